@@ -11,11 +11,9 @@ import (
 // library holds the functions that a Lua library exports, by name.
 type library map[string]func(*Engine, *lua.LState) int
 
-// This file has the helpers of library functions that internal/auxlib does not have: errors about arguments,
-// the check for read-only tables, a call with one result, and the fields of metatables.
+// This file has the helpers of library functions that internal/auxlib does not have.
 
-// calleeName returns the name of the running function in the code that calls it, and the kind of that name, such as method. It
-// returns "" for both if the name is not known.
+// calleeName returns the name under which the running function was called, and the kind of that name, such as method; "" if unknown.
 func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	f := interp.TopFrame(L)
 	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {
@@ -46,8 +44,7 @@ func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
 }
 
-// refuseReadonly raises an error if scripts may not change t. Before Go code changes a table for a
-// script, it must call refuseReadonly or isReadonly with exactly that table.
+// refuseReadonly raises an error if scripts may not change t. Go code must call it or isReadonly before it changes a table for a script.
 func (e *Engine) refuseReadonly(L *lua.LState, t *lua.LTable) {
 	if e.isReadonly(t) {
 		e.throwHere(L, msgReadonlyTable)

@@ -20,8 +20,8 @@ const (
 	keepBuffer = 64 << 10
 )
 
-// redisCall implements redis.call, which raises errors, and redis.pcall, which returns them. It uses the engine's command table
-// and transaction, and makes the checks of Redis's scriptCall in the same order.
+// redisCall implements redis.call, which raises errors, and redis.pcall, which returns them. The order of its checks is that of Redis's
+// scriptCall.
 func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if L.GetTop() == 0 {
 		return e.refuse(L, raises, e.errorTable(L, msgNoArguments))
@@ -70,8 +70,8 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	return r
 }
 
-// trace passes a command that has run to Options.Trace. If the fast path has given up the script, gopher-lua runs it again from its
-// beginning. trace then skips the first e.told commands, because the fast path has passed them already.
+// trace passes a command to Options.Trace. When gopher-lua repeats a script of the fast path, trace skips the e.told commands that the
+// fast path has passed.
 func (e *Engine) trace() {
 	switch {
 	case e.opts.Trace == nil:
@@ -94,8 +94,7 @@ func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
 	return 1
 }
 
-// In Redis, a field of an error table says that the statistics already count the error. lockstep needs no such field, but
-// markCounted sets it in t, because scripts can see it.
+// markCounted sets a field that marks an error as counted in Redis's statistics. lockstep sets it only because scripts can see it.
 func markCounted(t *lua.LTable) *lua.LTable {
 	t.RawSetString("ignore_error_stats_update", lua.LTrue)
 	return t
@@ -129,9 +128,7 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	return cmd, ""
 }
 
-// denied reports whether a command is refused because it may add data, while the memory for data is used up. As in
-// Redis, a script that has begun to write may go on, because it must not stop half done. runCommand limits how much
-// such a script may write.
+// denied reports whether a command is refused for lack of memory. As in Redis, a script that has begun to write may go on.
 func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	if !e.full || e.state.Load()&stateWrote != 0 || cmd.Flags&store.DenyOOM == 0 {
 		return false
@@ -162,8 +159,8 @@ func (e *Engine) mayNot(cmd *store.Command) bool {
 	return e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0
 }
 
-// authorize checks whether the user that runs the script may run a command. If the user may not, the result text is the error, and
-// store.Ctx.Deny records the denial. If the check takes too many steps (store.Undecided), text is an error, but nothing is recorded.
+// authorize returns the error if the script's user may not run a command, and records the denial. A check that takes too many steps
+// (store.Undecided) is not recorded.
 func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	why, arg := e.call.User.Check(cmd, args)
 	switch why {

@@ -16,8 +16,7 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// TestSignals: only the signals that are meant to end a node end it. SIGHUP (a closed terminal, or a supervisor that asks for a
-// reload) and similar signals cost no lock, no connection and no leadership. The node logs a SIGHUP.
+// TestSignals: SIGHUP and other signals that are not meant to end a node cost no lock and no connection.
 func TestSignals(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	c := n.Dial()

@@ -112,9 +112,7 @@ func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
 	}
 }
 
-// J6: in an earlier version, clients of a healthy cluster got the error that there is no leader. In this test the cluster has no
-// faults, but takes snapshots all the time. No client on any node gets an error, not even a blocked one. Every element goes to a
-// client, and the leader stays the same.
+// J6: while a cluster without faults takes snapshots, no client gets an error, and the leader stays the same.
 func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	list := startMembersWith(t, cluster.Default().FailoverWait, func(cfg *cluster.Config) {
 		// The machine may have other work. That must not count as a fault of the cluster, so the timeouts are longer than the
@@ -155,8 +153,7 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	if want := int64(3 * len(list) * rounds); s.taken.Load() != want {
 		t.Errorf("%d elements taken, want %d", s.taken.Load(), want)
 	}
-	// A time without writes must not end the leadership either. The pause is longer than the shortest leases of the clients (300 ms),
-	// and longer than the time between two heartbeats.
+	// A pause without writes, longer than the clients' shortest leases (300 ms), must not end the leadership.
 	time.Sleep(700 * time.Millisecond)
 	for _, m := range list {
 		if st := m.parts.node.Status(); st.Term != before.Term || st.LeaderID != before.LeaderID {

@@ -29,8 +29,7 @@ func start(t *testing.T, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// refused checks that the program ends with the exit code want, that it prints one message and no stack trace, and that its output
-// has the given words.
+// refused checks the exit code and the words of the output. The output must be one message without a stack trace.
 func refused(t *testing.T, want int, words []string, args ...string) {
 	t.Helper()
 	code, out := start(t, args...)
@@ -307,8 +306,7 @@ func TestEnvironment(t *testing.T) {
 	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
 }
 
-// A node opens a peer port beyond loopback only with a secret or certificates, or if the operator explicitly allows a port without
-// them. If the secret is unusable, the node ends before it opens any port.
+// A node opens a peer port beyond loopback only with a secret, with certificates, or with the operator's explicit permission.
 func TestPeerPortIsProtected(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")

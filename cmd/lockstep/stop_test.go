@@ -100,8 +100,7 @@ func busyClient(addr, key string, stop <-chan struct{}) {
 	}
 }
 
-// TestStopIsPrompt: a node that is told to stop does not wait for something that cannot come. The nodes of a cluster may be stopped
-// in any order. The last ones stop promptly, too, although no other node can take over.
+// TestStopIsPrompt: nodes that are stopped in any order stop promptly, even the last ones, when no node can take over.
 func TestStopIsPrompt(t *testing.T) {
 	byLead := func(leaderFirst bool) func([]*nodes.Node) []*nodes.Node {
 		return func(list []*nodes.Node) []*nodes.Node {

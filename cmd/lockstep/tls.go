@@ -39,8 +39,8 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.files.Ciphersuites, "tls-ciphersuites", "", "`suites` of TLS 1.3; all are spoken, so another list than the whole one is refused")
 }
 
-// secretVar defines two flags: one for a secret, and one for a file with the secret in its first line. It is an error to give both
-// on the command line, or both in the environment. The command line overrides the environment.
+// secretVar defines two flags: one for a secret, and one for a file with the secret in its first line. The command line must not have
+// both flags, and the environment must not have both.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
@@ -61,8 +61,7 @@ type givenOnce struct {
 	set  bool
 }
 
-// next forgets which flag the environment gave, so that the command line may give the other one instead. parseEnvironment calls
-// next after it has set all flags from the environment.
+// next forgets which flag the environment gave: the command line may give the other one.
 func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
 // givenTwice begins the error for a secret that both flags set.
@@ -116,15 +115,13 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether protected mode forbids the port p: the node listens on p, other machines can reach p, and --requirepass sets
-// no password. open looks only at the flags; the users in --aclfile may still make p safe (aclUsers). With --protected-mode no,
-// open returns false.
+// open reports whether protected mode forbids the port p. It looks only at the flags, not at the users in --aclfile (aclUsers).
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }
 
-// aclUsers reads the users in --aclfile. If a client port is open (options.open), the file must have the default user, and that
-// user must be turned off or have a password. Otherwise aclUsers returns an error.
+// aclUsers reads the users in --aclfile. It returns an error if a client port is open (options.open) and the default user needs no
+// password.
 func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	if o.aclFile == "" {
 		return nil, nil

@@ -31,8 +31,7 @@ func portIn(addr string) string {
 	return port
 }
 
-// TestFacesWithTLS: each kind of listener (plain, Sentinel, Cluster) also has a port with TLS. Clients with TLS are told the
-// TLS addresses of all nodes. Other clients are told the addresses without TLS.
+// TestFacesWithTLS: a node tells clients with TLS the TLS addresses of the nodes, and other clients the addresses without TLS.
 func TestFacesWithTLS(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	leader := nodes.Leader(list)
@@ -152,8 +151,7 @@ func TestPortFaults(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTheProcess: a node gets passwords by flags, files and the environment. None of these
-// passwords can be read in the arguments of the process or in its log.
+// TestSecretsOfTheProcess: a node's password is neither in the arguments of its process nor in its log, however the node gets it.
 func TestSecretsOfTheProcess(t *testing.T) {
 	const secret = "sehrgeheim"
 	file := filepath.Join(t.TempDir(), "password")
@@ -183,8 +181,7 @@ func TestSecretsOfTheProcess(t *testing.T) {
 	}
 }
 
-// TestSecretsAtRest: a password that a client sends appears in none of these places: the data directory, a backup, the log, INFO,
-// the slow log, the output of MONITOR, CLIENT LIST, ACL LOG, the metrics. They show at most its hash.
+// TestSecretsAtRest: no file, log, metric or report of a node shows a password that a client has sent.
 func TestSecretsAtRest(t *testing.T) {
 	const secret = "sehrgeheim"
 	n := nodes.Start(t, 1, "--requirepass", secret+"0")[0]

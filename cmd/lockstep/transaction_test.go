@@ -85,9 +85,8 @@ type follower struct{ addr string }
 func (f follower) Dial() (net.Conn, error) { return net.Dial("tcp", f.addr) }
 func (f follower) Advance(time.Duration)   {} // none of these transcripts moves the clock
 
-// TestTransactionTranscriptsThroughAFollower plays the recorded transactions through a follower. It
-// leaves out transcripts with waits, and those whose replies depend on the node, such as the
-// numbers of subscribers and the roles.
+// TestTransactionTranscriptsThroughAFollower plays the recorded transactions through a follower, except those that wait or whose replies
+// depend on the node.
 func TestTransactionTranscriptsThroughAFollower(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -120,8 +119,7 @@ func TestTransactionTranscriptsThroughAFollower(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestCountersByWatch: clients on all nodes count without scripts or INCR. Each sends WATCH and GET, and then MULTI, SET and
-// EXEC in one pipeline, again and again until EXEC succeeds. No count may be lost.
+// TestCountersByWatch: clients on all nodes count by WATCH, GET, MULTI, SET and EXEC, and no count is lost.
 func TestCountersByWatch(t *testing.T) {
 	list := nodes.Start(t, 3)
 	const clients, each = 6, 15
@@ -184,8 +182,8 @@ func countOnce(c *respclient.Conn) error {
 	}
 }
 
-// TestWatchWhileAScriptIsBusy: while a script keeps the server busy, WATCH is allowed through every node. The EXEC then fails,
-// because the script may have written the key. The next transaction succeeds.
+// TestWatchWhileAScriptIsBusy: a client may WATCH a key while a script is busy. Its EXEC then fails, because the script may have written
+// the key.
 func TestWatchWhileAScriptIsBusy(t *testing.T) {
 	list := nodes.Start(t, 3)
 	if nodes.Leader(list) == nil {

@@ -68,8 +68,7 @@ func (row clusterRow) check(t *testing.T, s *scene) {
 	}
 }
 
-// checkRedirection: a client takes a lock at the leader. A follower answers the same command with the address of the leader and
-// with the slot of the key.
+// checkRedirection: the leader grants a lock, and a follower redirects the same command to the leader.
 func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string) {
 	t.Helper()
 	slot := c.value("CLUSTER KEYSLOT {" + key + "}:b").Text
@@ -94,8 +93,7 @@ func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string
 	}
 }
 
-// checkSlots checks an answer to CLUSTER SLOTS. It must cover all slots. Each range of slots must name the leader first and then
-// its replicas, each with host, port, id and metadata.
+// checkSlots checks that an answer to CLUSTER SLOTS covers all slots, and that each range names the leader before its replicas.
 func (s *scene) checkSlots(t *testing.T, v transcript.Value) {
 	t.Helper()
 	next := 0
@@ -149,8 +147,7 @@ func (s *scene) checkShards(t *testing.T, v transcript.Value) {
 
 var nodeLine = regexp.MustCompile(`^[0-9a-f]{40} ([0-9.]+:\d+)@\d+(?:,\S*)? (myself,)?(master|slave) (-|[0-9a-f]{40}) \d+ \d+ \d+ connected( 0-16383)?$`)
 
-// checkNodeLines checks an answer to CLUSTER NODES: one line is marked as the node's own, one line has all slots, and the lines
-// are separated by \n only.
+// checkNodeLines checks m's answer to CLUSTER NODES: only m's line is marked as m's own, and only the leader's line has the slots.
 func (s *scene) checkNodeLines(t *testing.T, m *member, text string) {
 	t.Helper()
 	// In RESP3 the answer is a verbatim string, which begins with its format.

@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// codesNeverSent are the error codes that would make clients do something useless or harmful. A node needs none of
-// them: if it cannot serve a request itself, it waits for a leader and forwards the request.
+// codesNeverSent are error codes on which clients would do something useless or harmful.
 var codesNeverSent = []string{"-LOADING", "-READONLY", "-ASK", "-TRYAGAIN", "-MASTERDOWN", "-NOREPLICAS", "-UNAVAILABLE", "-REDIRECT"}
 
-// TestErrorRows checks the answers of one node of three when the other two are gone. A request that needs a leader gets
-// CLUSTERDOWN, because clients then try again. Any other request is answered at once.
+// TestErrorRows checks the last node of three: it answers CLUSTERDOWN to a request that needs a leader, and other requests at once.
 func TestErrorRows(t *testing.T) {
 	list := startMembersWith(t, time.Second)
 	left := list[0]
@@ -80,8 +78,7 @@ func TestErrorRows(t *testing.T) {
 			}
 		}
 	})
-	// Rows 1, 6, 7 and 8: CLUSTERDOWN is the only error that says that there is no leader. A node without a leader still answers
-	// what it can answer by itself.
+	// Rows 1, 6, 7 and 8: a node without a leader still answers what it can answer by itself.
 	t.Run("row-5-01-loading", func(t *testing.T) {
 		for _, q := range []string{"PING", "HELLO 3", "INFO", "CLIENT SETNAME c", "SELECT 3", "CLUSTER NODES", "SUBSCRIBE c", "UNSUBSCRIBE c", "COMMAND COUNT", "CONFIG GET databases"} {
 			v := plain.value(q)
@@ -102,8 +99,7 @@ func TestErrorRows(t *testing.T) {
 	})
 }
 
-// notServed checks that a reply is CLUSTERDOWN. On no other code do all cluster clients and Redisson wait and try again. The code
-// also says that nothing was executed.
+// notServed checks that a reply is CLUSTERDOWN, the only code on which all cluster clients and Redisson wait and try again.
 func notServed(t *testing.T, question, reply string) {
 	t.Helper()
 	for _, code := range codesNeverSent {
@@ -130,8 +126,7 @@ func movedToTheLeader(t *testing.T, s *scene) {
 	}
 }
 
-// codeFirst checks that the first word of an error is its code, because clients look only at that word. If a script passes an error
-// on, the word stays the first one.
+// codeFirst checks that an error begins with its code, even if a script passes the error on: clients look only at the first word.
 func codeFirst(t *testing.T, c *speaker) {
 	c.ask("RPUSH list 1")
 	for body, code := range map[string]string{

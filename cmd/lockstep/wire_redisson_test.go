@@ -78,9 +78,8 @@ func polling(t *testing.T, s *scene) {
 // redissonRetries are the codes on which Redisson sends a lock script again.
 var redissonRetries = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "WAIT", "ERR WAIT", "READONLY", "MOVED", "ASK", "REDIRECT", "NOSCRIPT"}
 
-// TestRedissonSurprise04RetriedErrors: the code of an error tells Redisson whether to send the request again. An error for a
-// request that was certainly not executed has a code on which Redisson sends it again. An error for a request that may have been
-// executed has no such code. TestNoMajority and TestFateUnknown of package cluster show which request gets which error.
+// TestRedissonSurprise04RetriedErrors: Redisson must repeat a request on CLUSTERDOWN (not executed), but not on INDETERMINATE (perhaps
+// executed).
 func TestRedissonSurprise04RetriedErrors(t *testing.T) {
 	retried := func(text string) bool {
 		for _, code := range redissonRetries {

@@ -186,8 +186,7 @@ func (s *scene) sentinelSubscribers(t *testing.T) (list []hearer) {
 				}
 				has(t, row.listens, v, strings.ToLower(words[0]), channel, fmt.Sprint(n+1))
 			}
-			// lockstep carries out a failover in one step, so no Sentinel publishes on the channels to which node-redis subscribes.
-			// Therefore the client of node-redis asks the Sentinels, too.
+			// No Sentinel publishes on the channels of node-redis, because a failover of lockstep has only one step.
 			if !strings.Contains(row.listens, " switch-master") {
 				list = append(list, hearer{fmt.Sprintf("%s-at-n%d", row.name, i+1), words[0] == "PSUBSCRIBE", c})
 			}

@@ -8,9 +8,8 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// The tests of this file and of wire_*_test.go are named after rows of the tables in conformance/WIRE.md. They test the rows whose
-// answers need several nodes, or the Sentinel or Cluster listener. The transcripts in conformance/transcript/testdata/clients have
-// the answers of one node on its plain port.
+// The tests of this file and of wire_*_test.go are named after the rows of conformance/WIRE.md whose answers need several nodes, or the
+// Sentinel or Cluster listener.
 
 // scene has three nodes, as a client that looks for the leader sees them.
 type scene struct {
@@ -83,8 +82,7 @@ func TestWireRows(t *testing.T) {
 		})
 		if when == "before a failover" {
 			old := s.leader()
-			// SENTINEL FAILOVER is refused while a failover is in progress. If the nodes elected twice at their start, the second
-			// election counts as a failover. So the test tries again.
+			// A second election at the start of the nodes counts as a failover, during which SENTINEL FAILOVER is refused.
 			until(t, "a failover", func() bool { return speak(t, old.o.sentinelListen).ask("SENTINEL FAILOVER mymaster") == "+OK" })
 			until(t, "another leader", func() bool {
 				for _, m := range s.members {

@@ -16,8 +16,7 @@ import (
 
 const root = "../.."
 
-// Every mutation fits the present program, and every broken program compiles. So if a test fails on a broken program, it fails
-// because of the bug. Mutations of different files are built together.
+// Every mutation fits the program and compiles. So a test that fails on a broken program fails because of the bug.
 func TestMutationsFit(t *testing.T) {
 	mutations, err := readMutations("testdata")
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// overlay writes the broken files, and a list that tells the go command to read them in place of the real ones. It returns the flag
-// that names the list.
+// overlay writes the broken files. It returns the flag that makes the go command read them in place of the real ones.
 func overlay(root, dir string, files map[string][]byte) (flag string, err error) {
 	replace := map[string]string{}
 	for name, data := range files {
@@ -34,8 +33,7 @@ func overlay(root, dir string, files map[string][]byte) (flag string, err error)
 	return "-overlay=" + name, os.WriteFile(name, list, 0o600)
 }
 
-// goCommand runs the go command in root. It passes the overlay in the environment. So a test that
-// builds a binary for itself builds the broken one, too.
+// goCommand passes the overlay in the environment, so that a test which builds a binary itself builds the broken one.
 func goCommand(ctx context.Context, root, flag string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
@@ -56,8 +54,7 @@ const (
 	unclear outcome = "unclear" // the test was not built, does not exist, or was skipped
 )
 
-// judge reads the output of go test -v. If the program cannot be built, or the test does not exist or is skipped, the outcome is
-// unclear.
+// judge reads the output of go test -v. A failed build, and a test that is missing or skipped, are unclear.
 func judge(out string, err error) outcome {
 	switch {
 	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"), !strings.Contains(out, "=== RUN"):

@@ -65,8 +65,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Issue signs a certificate for this machine. Servers and clients may show it. It is valid for 48 hours, which end at the time
-// in the argument "until".
+// Issue signs a certificate for this machine, for servers and clients, valid for the 48 hours before the given time.
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {
@@ -102,8 +101,7 @@ func Write(dir string, a *Authority, p Pair) (Files, error) {
 	return f, errors.Join(os.WriteFile(f.CA, a.PEM(), 0o644), os.WriteFile(f.Cert, p.Cert, 0o644), os.WriteFile(f.Key, p.Key, 0o600))
 }
 
-// Make writes a new set of certificates, valid for a day, to the directory dir. It also returns the TLS configuration of a client
-// that trusts the set.
+// Make writes certificates that are valid for a day to dir. It also returns the TLS configuration of a client that trusts them.
 func Make(dir string) (Files, *tls.Config, error) {
 	a, err := NewAuthority("lockstep test authority")
 	if err != nil {

@@ -10,19 +10,16 @@ import (
 	"strings"
 )
 
-// edit replaces one place of one file for one build. The source tree is not changed: the compiler reads an edited copy in place of
-// the file (go build -overlay).
+// edit replaces one place of one file in a build. The source tree stays unchanged (go build -overlay).
 type edit struct{ file, from, to string }
 
-// clockVariable is an environment variable of the nodes of the test build. It names a file that says how far the node's wall clock
-// is from the machine's.
+// clockVariable is the environment variable with the name of a file. The file says how far the node's wall clock is from the machine's.
 const clockVariable = "CHAOS_CLOCK"
 
 // testEdits returns the edits that make the test build.
 func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }
 
-// shortLogs makes logs so short that a node needs a snapshot after it was away for a second. With the log sizes of real clusters,
-// it would have to be away for hours.
+// shortLogs makes logs so short that a node needs a snapshot after a second of absence.
 func shortLogs() []edit {
 	return []edit{
 		{"cluster/config.go", "SnapshotThreshold: 50_000", "SnapshotThreshold: 100"},
@@ -31,12 +28,11 @@ func shortLogs() []edit {
 	}
 }
 
-// settableClock gives each node a wall clock that can be set. libfaketime cannot do that, because a static program does not load
-// it. A time namespace cannot do it either, because it has no wall clock of its own.
+// settableClock gives each node a wall clock that can be set. libfaketime does not work for a static program, and a time namespace has no
+// wall clock of its own.
 //
-// A time.Time has a wall reading and a monotonic one. Setting a clock moves only the wall reading, so it does not change the
-// difference of two times. Time.Add would move both readings. So the edit changes the seconds at the place where package time keeps
-// the wall reading.
+// Setting a clock moves only the wall reading of a time.Time. Time.Add would move the monotonic reading, too. So the edit changes the
+// wall seconds in memory.
 func settableClock() []edit {
 	return []edit{
 		{"cluster/internal/clock/source.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},

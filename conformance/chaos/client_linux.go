@@ -138,9 +138,8 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// transaction executes commands in one transaction. The function "then" returns these commands. If watched is not empty,
-// transaction first watches and reads that key, and passes the value of the key to the function. If another client changes the
-// watched key meanwhile, no command is executed.
+// transaction executes in one transaction the commands that the function returns. If watched is not empty, transaction first watches that
+// key and passes its value to the function.
 func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
 	reply, known, err := c.try(func() (any, error) {
 		var value any
@@ -172,8 +171,8 @@ func (c *client) transaction(watched string, then func(value string) [][]string)
 	return reply, known, err
 }
 
-// try does something on a connection, and says what is known of its outcome. A node that redirects the client has executed nothing.
-// In that case try does the same at the node that the redirection names.
+// try does something on a connection, and says what is known of its outcome. It follows redirections: a node that redirects has executed
+// nothing.
 func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	if c.conn == nil {
 		if err := c.connect(); err != nil {

@@ -15,8 +15,7 @@ import (
 	"lockstep/conformance/chaos/network"
 )
 
-// disk is an ext4 file system for one node alone. It is stored in a file, and mounted only in the node's mount namespace. It can be
-// full, stall and fail. It can also lose what was not synced, as a disk does in a power cut.
+// disk is one node's ext4 file system in a file. It can be full, stall, fail, and lose what was not synced.
 type disk struct {
 	host  *network.Host
 	image string

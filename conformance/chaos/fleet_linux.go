@@ -127,8 +127,7 @@ func (f *fleet) waitReady(limit time.Duration) error {
 	return nil
 }
 
-// leader returns the node that says that it leads, or nil if none does. A deposed node that does not know it yet says so, too. So
-// if several nodes say it, leader returns the one with the highest term.
+// leader returns the node that says that it leads, or nil. If several say so, it returns the one with the highest term.
 func (f *fleet) leader() *node {
 	var found *node
 	best := ""

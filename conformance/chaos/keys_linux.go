@@ -8,8 +8,7 @@ import (
 	"lockstep/conformance/chaos/history"
 )
 
-// When a key has had usesPerKey uses, or lostPerKey uses with an unknown outcome, a new key takes its place, because its history
-// has become expensive to check. An operation whose outcome is unknown may have taken effect at any time after it was sent.
+// A new key replaces one with usesPerKey uses, or lostPerKey uses of unknown outcome, because a long history is expensive to check.
 const (
 	usesPerKey  = 200
 	lostPerKey  = 4
@@ -25,8 +24,7 @@ type keys struct {
 	of    map[string]*slot
 }
 
-// slot counts the uses of its present key, and how many of them have an unknown outcome. generation is the number of that key among
-// the keys that the slot has had.
+// slot counts the uses of its present key, and those of unknown outcome (lost). generation is the number of that key.
 type slot struct{ generation, uses, lost int }
 
 func newKeys(epoch int) *keys {

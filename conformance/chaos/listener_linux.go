@@ -11,8 +11,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// hearLimit is how long a message may take to reach the listeners after everything is healed. It is long, because TCP may send a
-// lost segment again only after twice the time for which the connection was cut off.
+// hearLimit is how long a message may take after everything is healed. It is long, because TCP may repeat a lost segment late.
 const hearLimit = 30 * time.Second
 
 // listener subscribes at one node, and subscribes again whenever its connection ends.
@@ -136,8 +135,7 @@ func (e *epoch) published(p history.Publication) {
 	e.sent = append(e.sent, p)
 }
 
-// listeners makes a subscriber at some nodes, or at none. A leader sends entries in one way to nodes with subscribers, and in
-// another way to all other nodes. The test needs both.
+// listeners makes a subscriber at some nodes, because a leader sends entries in another way to nodes without subscribers.
 func (e *epoch) listeners(r *rand.Rand) (list []*listener) {
 	for _, n := range e.s.f.nodes {
 		if r.IntN(2) == 0 {

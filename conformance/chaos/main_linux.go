@@ -93,8 +93,8 @@ func chaos(o options) (err error) {
 	return s.clean()
 }
 
-// chosen returns the faults whose name, or whose area's name, is in the list "only"; all faults if that list is empty. If
-// clocks is false, it leaves out the faults of clocks; if disks is false, those of disks.
+// chosen returns the faults that "only" lists by name or area, or all if it is empty. Without clocks or disks, it leaves those faults
+// out.
 func chosen(all []*fault, only string, clocks, disks bool) ([]*fault, error) {
 	names := strings.Split(only, ",")
 	used := map[string]bool{"": true}

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// A spare is a node that joins the running cluster and leaves it again. Each spare is a new node with an empty disk, and has a
-// number that no spare before it had.
+// A spare is a new node, with an empty disk and an unused number, that joins the running cluster and leaves it again.
 
 // addSpare makes the host of the next spare.
 func (f *fleet) addSpare(dir string) (*node, error) {
@@ -70,8 +69,7 @@ func (n *node) memberIDs() (map[string]bool, error) {
 // memberTimeout is how long the removal of a member may take after everything is healed.
 const memberTimeout = 60 * time.Second
 
-// removed removes a member. It tries again until no node counts that member any more: the leader may be lost at any moment, and may
-// itself be the member to remove.
+// removed removes a member. It tries again until no node counts that member, because the leader may be lost or be that member.
 func (f *fleet) removed(id string) error {
 	var last error
 	for deadline := time.Now().Add(memberTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // polls processes
@@ -163,8 +161,7 @@ func (e *epoch) sendOff() error {
 	return nil
 }
 
-// sendStraysOff removes spares of earlier epochs that became members late. A spare's request to join may still have been under way
-// when no node counted the spare as a member.
+// sendStraysOff removes spares of earlier epochs that became members only after they had been removed.
 func (e *epoch) sendStraysOff(leaving []*node) error {
 	f := e.s.f
 	for _, n := range f.nodes {

@@ -67,9 +67,8 @@ func (c *speaker) wants(want string, args ...string) {
 	}
 }
 
-// readsAfterPause pauses the leader until another leader is elected and the lock has a new owner. Then it wakes the old leader, and
-// reads the old leader's answer to the command "ask". That command was sent during the pause, so it is the first thing that the old
-// leader reads when it wakes.
+// readsAfterPause pauses the leader until the lock has a new owner at another leader. It then reads the old leader's answer to a command
+// sent during the pause.
 func readsAfterPause(t *testing.T, ask ...string) {
 	s, old := trio(t)
 	for round := range 3 {
@@ -108,8 +107,7 @@ func TestJ16StaleReadInScriptAfterPause(t *testing.T) {
 	readsAfterPause(t, "EVAL", `return redis.call('GET', KEYS[1])`, "1")
 }
 
-// TestJ14StalledLeaderRevokesNothing: the leader's disk stalls, another leader is elected, and the owners of locks renew them
-// there. When the old leader's disk goes on, the old leader ends none of these locks.
+// TestJ14StalledLeaderRevokesNothing: a leader whose disk stalled ends no lock that its owner has renewed at the next leader.
 func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	s, old := trio(t)
 	if old.disk == nil {
@@ -202,9 +200,7 @@ func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a node whose disk has no room for its log is not ready, and says why. The other nodes go on without it. The node
-// goes on when there is room again. A node that is started without room reports the full disk and ends. It starts when there is
-// room.
+// TestFullDisk: a node whose disk is full is not ready, or does not start, and says why. With room again, it recovers.
 func TestFullDisk(t *testing.T) {
 	s, leader := trio(t)
 	if leader.disk == nil {

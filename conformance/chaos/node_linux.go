@@ -110,8 +110,7 @@ func (n *node) noteEnd() {
 	}
 }
 
-// blamesDisk reports whether a node gave up because its disk is full or fails. It returns false for
-// a node that gave up because of damaged data.
+// blamesDisk reports whether a node gave up because its disk is full or fails, not because of damaged data.
 func blamesDisk(words string) bool {
 	words = words[strings.LastIndex(words, "lockstep: ")+1:] // the words of the process that ended last
 	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
@@ -163,8 +162,7 @@ func (n *node) kill() {
 	n.reap()
 }
 
-// reap kills the process and waits for its end. A process that waits for a stalled disk cannot end, so reap thaws the disk. The
-// caller must hold n.mu.
+// reap kills the process and waits for its end. It thaws the disk, because a stalled disk would delay the end. n.mu must be held.
 func (n *node) reap() {
 	n.signal(syscall.SIGKILL)
 	if n.disk != nil {
@@ -195,8 +193,8 @@ func (n *node) pause() {
 	n.paused = true
 }
 
-// stands reports whether no thread of the process runs, because the process has stopped or ended. A thread that waits for a disk
-// stops as soon as the disk answers.
+// stands reports whether the process has stopped or ended. A thread that waits for a disk may count as stopped: it stops when the disk
+// answers.
 func (n *node) stands() bool {
 	if n.cmd == nil || ended(n.done) {
 		return true
@@ -265,8 +263,7 @@ func (n *node) died() bool {
 	return n.wanted && ended(n.done)
 }
 
-// mendDisk makes a stalled or full disk usable again. If the disk has failed, mendDisk only kills the process: start repairs the
-// disk before it starts the process again.
+// mendDisk makes a stalled or full disk usable. It kills the process of a failed disk, because start repairs that.
 func (n *node) mendDisk() error {
 	if n.disk == nil {
 		return nil

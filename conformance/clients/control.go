@@ -13,8 +13,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// control is an endpoint for test suites in other languages. A suite asks it for a failover in the middle of a test, because only
-// the suite knows when its locks are held.
+// control lets a test suite in another language ask for a failover while the suite holds locks.
 //
 //	GET  /addrs     addresses of the nodes, followers first
 //	POST /failover  kill -9 of the leader; answers when another node leads

@@ -24,8 +24,7 @@ type Command struct {
 	Why         string // the reason for the state; empty for Done
 }
 
-// redisCommands lists the commands of redis-server 7.0.15, as COMMAND DOCS shows them: a line has a group and a name. A test
-// compares the list with the real server.
+// redisCommands has a line for each command of redis-server 7.0.15: a group and a name. A test compares it with the real server.
 //
 //go:embed redis-7.0.15.txt
 var redisCommands string

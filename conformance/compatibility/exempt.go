@@ -9,8 +9,7 @@ import (
 
 // The maps below say what the transcripts need not show, and why. TestPlayed fails for an entry that is no longer true.
 
-// onlyErrors has the commands for which transcripts have only error replies: a Redis from which transcripts can be recorded answers
-// these commands only with errors. The commands in the map refused count as commands of onlyErrors, too.
+// onlyErrors says why transcripts have only error replies for some commands. The commands in refused count as such, too.
 var onlyErrors = map[string]string{
 	"acl|load":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
 	"acl|save":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
@@ -35,8 +34,7 @@ var noErrors = map[string]string{
 
 const anyNames = "any number of names is right, and one that there is not is no error"
 
-// byShape has the commands whose replies can hardly ever be equal byte by byte. Transcripts compare only the types of such replies
-// and the fields of aggregates.
+// byShape says why transcripts cannot compare the replies to some commands byte by byte. They compare only the shape of such replies.
 var byShape = map[string]string{
 	"acl|genpass":                   "random",
 	"asking":                        ofCluster,
@@ -77,8 +75,7 @@ const (
 	ownWords    = "a text for people, in lockstep's own words"
 )
 
-// played counts the commands that both servers have. Of these, it also counts those that the transcripts play with a reply, those
-// with an error, and those with a reply over RESP3.
+// played counts the commands of both servers, and those that transcripts play with a reply, with an error, and over RESP3.
 func played(commands []Command, corpus *Corpus) (both, replies, errors, resp3 int) {
 	for _, c := range commands {
 		if c.State == NotHere {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlayed: for each command that both servers have, the transcripts play a reply, a reply over RESP3, a reply that is compared
-// byte by byte, and an error. If one of these is missing, exempt.go must say why.
+// TestPlayed: transcripts play each command of both servers with a reply, over RESP3, byte by byte and with an error, or exempt.go says
+// why not.
 func TestPlayed(t *testing.T) {
 	corpus, err := ReadCorpus(filepath.Join("..", "transcript", "testdata"), filepath.Join("..", "discovery", "testdata"))
 	if err != nil {

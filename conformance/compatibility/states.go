@@ -11,8 +11,7 @@ var noEffect = map[string]string{
 	"cluster|saveconfig": "the members are in the Raft log" + clusterOnly,
 }
 
-// refused has the commands that lockstep knows but always answers with an error, as a Redis without
-// the needed configuration does. Each has the reason why it can do nothing here.
+// refused says why lockstep knows some commands but always answers them with an error.
 var refused = map[string]string{
 	"cluster|addslots":         oneShard,
 	"cluster|addslotsrange":    oneShard,

@@ -20,8 +20,7 @@ const (
 
 const unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
 
-// TestCompose takes locks through all three containers while clients contend. Meanwhile it cuts the containers' network, and kills
-// and restarts them. Every lock must stay with its owner, no two clients may hold one lock, and the nodes must be equal in the end.
+// TestCompose: while containers are cut off, killed and restarted, no lock has two owners, and the nodes are equal in the end.
 func TestCompose(t *testing.T) {
 	if os.Getenv("LOCKSTEP_COMPOSE") == "" {
 		t.Skip("`make compose` runs docker-compose.yml under a Docker engine")

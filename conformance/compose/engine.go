@@ -70,8 +70,8 @@ func newEngine(t testing.TB) *engine {
 	return e
 }
 
-// startDaemon starts a daemon with a state of its own. The daemon leaves the packet filter and the routing of this machine alone.
-// The path of its directory must be short, because the paths of sockets are limited.
+// startDaemon starts a daemon that leaves the machine's packet filter and routing alone. Its directory has a short path, because paths of
+// sockets are limited.
 func (e *engine) startDaemon() {
 	t := e.t
 	t.Helper()
@@ -153,8 +153,7 @@ func (e *engine) run(args ...string) string {
 	return out
 }
 
-// buildImage builds only the last stage of the Dockerfile, with a binary that was built on this machine. The first stage would need
-// an image from the network.
+// buildImage builds only the Dockerfile's last stage, with a binary of this machine: the first stage needs an image from the network.
 func (e *engine) buildImage(root, tag string) {
 	t := e.t
 	t.Helper()
@@ -183,8 +182,7 @@ func (e *engine) buildImage(root, tag string) {
 	t.Cleanup(func() { e.run("docker", "image", "rm", tag) })
 }
 
-// lastStage returns the last stage of the Dockerfile, changed so that it needs no other image. Where the Dockerfile copies files
-// from the stage before, it copies them from the build context.
+// lastStage returns the Dockerfile's last stage, changed to copy from the build context instead of another stage.
 func lastStage(file string) (string, error) {
 	_, stage, ok := strings.Cut(file, "\nFROM scratch\n")
 	if !ok || !strings.Contains(stage, "--from=build ") {

@@ -18,8 +18,7 @@ import (
 // password is the password of this project. It is not the default one, so a node that has it must have read it from the file.
 const password = "of the test's own file"
 
-// readyTimeout is how long a container may take to become healthy. askTimeout is how long a command may take: a node may delay it
-// while the node looks for a leader.
+// readyTimeout is for a container to become healthy. askTimeout is for a command, which may have to wait for a leader.
 const (
 	readyTimeout = 60 * time.Second
 	askTimeout   = 5 * time.Second

@@ -116,8 +116,7 @@ func licenseIn(dir string) (string, error) {
 	return "", errors.New("it has no licence: it may not be linked in")
 }
 
-// recognize returns the SPDX identifier of the licence in a text. It returns "" if it does not know
-// the licence, or if lockstep (Apache-2.0) may not be linked with code under that licence.
+// recognize returns the SPDX identifier of a licence, or "" if it is unknown or lockstep (Apache-2.0) may not be linked with such code.
 func recognize(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	has := func(words string) bool { return strings.Contains(text, words) }

@@ -16,8 +16,7 @@ func same(a, b transcript.Value, h how) bool {
 	return slices.Equal(normal(a, h), normal(b, h))
 }
 
-// nearMillis is how many milliseconds two times to live may be apart. The servers get a command one after the other, and rounding
-// to seconds adds to the difference.
+// nearMillis is how many milliseconds two times to live may differ: the servers run one after the other, and seconds are rounded.
 const nearMillis = 3000
 
 func closeBy(a, b transcript.Value) bool {

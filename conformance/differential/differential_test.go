@@ -90,8 +90,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestEvents: two things about keyspace notifications are undefined, and may differ from Redis: when a server notices that a key
-// has expired, and in which order SORT looks up the keys of its elements. Everything else must be equal.
+// TestEvents: notifications may differ only in when a server notices an expired key, and in which order SORT looks up keys.
 func TestEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b []string

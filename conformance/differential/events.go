@@ -75,9 +75,8 @@ func (l *listener) compare(control *pair, has traits) (*difference, error) {
 	return compareEvents(ours, theirs, has), nil
 }
 
-// compareEvents compares the notifications of one step or, without traits, of many steps. Two orders are undefined. SORT reads the
-// elements of a set or sorted set, and the keys that belong to them, in any order. A server may notice that a key has expired at
-// any time before the next event of that key.
+// compareEvents compares notifications. It ignores the order in which SORT looks up keys, and how long before a key's next event its
+// expiry is noticed.
 func compareEvents(ours, theirs []string, has traits) *difference {
 	if has.sorts {
 		sortMissed(ours)

@@ -80,8 +80,7 @@ func (g *generator) draw() {
 	}
 }
 
-// some chooses at random the steps that the method draw puts into pending. Steps with resp3 go over the connections that speak
-// RESP3, all other steps over those that speak RESP2.
+// some chooses at random the steps that the method draw puts into pending.
 func (g *generator) some() []step {
 	switch n := g.r.IntN(1000); {
 	case n < 80:
@@ -111,9 +110,7 @@ func (g *generator) pick(list []drawn) step {
 
 // spoil makes one command in thirty wrong in some way.
 func (g *generator) spoil(s step) step {
-	// These commands stay as they are. With a smaller COUNT, a scan would show the order of the keys. SPOP without a count is
-	// random. With another timeout, a blocking command would wait. ZRANK has one more argument since Redis 7.2, so the two servers
-	// would report a mistake in its arguments differently.
+	// With other arguments, the replies to these commands could be random, could wait, or could differ between the two servers.
 	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" || blocks(s.args[0]) ||
 		s.args[0] == "ZRANK" || s.args[0] == "ZREVRANK" {
 		return s
@@ -195,8 +192,7 @@ func (g *generator) transaction() []step {
 	return list
 }
 
-// expiry draws steps for a key whose time to live ends at once. A PEXPIRE of these steps may itself delete the key: Redis does so
-// if the time is over before Redis has looked up the key.
+// expiry draws a step with a time to live that may end before the step does: Redis's PEXPIRE then deletes the key itself.
 func (g *generator) expiry() []step {
 	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
 	if g.r.IntN(3) == 0 {

@@ -327,8 +327,8 @@ func clears(args []string) bool {
 	return len(args) > 0 && slices.Contains([]string{"FLUSHALL", "FLUSHDB", "SWAPDB"}, args[0])
 }
 
-// quiet reports whether a command may be a BITFIELD that fails. Redis creates or lengthens the key even for a BITFIELD that fails,
-// but does not tell the clients that watch the key (transcript/testdata/differs/watch.txt).
+// quiet reports whether a command may be a BITFIELD that fails: Redis then changes the key but tells no watcher
+// (transcript/testdata/differs/watch.txt).
 func quiet(args []string) bool {
 	has := func(word string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, word) })
@@ -353,6 +353,5 @@ func (p *players) unwatch(at *pair) error {
 	return nil
 }
 
-// forgetErrno is a step before each SORT. Redis's SORT refuses a number as too large if errno says that, but an earlier command may
-// have set errno. Redis refuses the INCRBYFLOAT of this step, and clears errno.
+// forgetErrno makes Redis clear errno before each SORT: with the errno of an earlier command, SORT could refuse a number.
 var forgetErrno = step{args: []string{"INCRBYFLOAT", "nosuchkey", "x"}}

@@ -8,8 +8,7 @@ import (
 	"lockstep/conformance/shrink"
 )
 
-// fewest looks for the fewest steps that lead to a difference, and returns them with the difference. The difference is nil if the
-// given steps do not lead to one again.
+// fewest shrinks the steps that lead to a difference. The difference is nil if the given steps no longer lead to one.
 func fewest(p *players, steps []step) ([]step, *difference, error) {
 	d, err := p.play(steps)
 	if d == nil || err != nil {

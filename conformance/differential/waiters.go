@@ -70,8 +70,7 @@ func parked(c, control *conn, id string) (bool, error) {
 		if seen++; seen == sightings {
 			return true, nil
 		}
-		// lockstep shows a client as blocked as soon as its command is on the way to the leader. The leader executes DBSIZE after
-		// that command. So once DBSIZE is answered, the leader has the command.
+		// lockstep shows a client as blocked before the leader has its command. The leader answers DBSIZE only after it has that command.
 		if _, err := control.do("DBSIZE"); err != nil {
 			return false, err
 		}
@@ -94,8 +93,7 @@ func (c *conn) peek() (bool, error) {
 	return err == nil, err
 }
 
-// releaseUnordered releases all waiters if they wait for more than one key. After a SWAPDB, the order in which Redis serves blocked
-// clients is that of the keys in a hash table.
+// releaseUnordered releases all waiters if they wait for several keys: after a SWAPDB, Redis serves keys in the order of a hash table.
 func (p *players) releaseUnordered() (*difference, error) {
 	keys := 0
 	for i := range p.waiters {

@@ -9,9 +9,8 @@ import (
 
 var atStart = os.Environ()
 
-// Environ returns the environment for a lockstep program that this process starts. It leaves out the LOCKSTEP_ variables with which
-// this process was started, because they are for the test or the tool, and lockstep refuses unknown variables with that prefix. It
-// keeps the variables that this process has set itself.
+// Environ returns the environment for a lockstep program. It leaves out the LOCKSTEP_ variables with which this process was started: they
+// are not for that program.
 func Environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "LOCKSTEP_") && slices.Contains(atStart, v)

@@ -144,8 +144,7 @@ func (l redsyncLock) extend(time.Duration) error {
 	return again(func() error { return owner(l.Extend()) })
 }
 
-// again calls the function do until the server has answered in time. redsync gives each server a twentieth of the lease. A test has short
-// leases, so on a machine under load that may be too little. again tries 32 times, which is redsync's default for taking a lock.
+// again repeats the function do while it times out. redsync gives a server a twentieth of the lease, which may be too little under load.
 func again(do func() error) (err error) {
 	for range 32 {
 		// Older clients report the connection's deadline, not the context's.
@@ -196,8 +195,7 @@ func (l bsmLock) extend(ttl time.Duration) error {
 	return l.Refresh(context.Background(), ttl, nil)
 }
 
-// foreign makes a handle for another key with another token, and uses it on the lock: redislock makes no handle for a lock that the
-// client does not have.
+// foreign uses another key's handle, with another token, on the lock: redislock makes no handle for a foreign lock.
 func (b bsmLocker) foreign(key string) held { return bsmForeign{b, key} }
 
 type bsmForeign struct {

@@ -12,8 +12,7 @@ import (
 // workers contend for one lock of each library.
 const workers = 3
 
-// stage is one library in one mode in the middle of a failover. It has a lock that is held, and clients that contend for another
-// one.
+// stage is one library in one mode during a failover, with a lock that is held and clients that contend for another one.
 type stage struct {
 	library
 	key          string
@@ -44,8 +43,7 @@ func (s *stage) start(t *testing.T, a addrs) {
 
 func (s *stage) contend(l locker) {
 	for ; !s.stop.Load(); time.Sleep(10 * time.Millisecond) {
-		// If the reply that grants a lock is lost, nobody can use or release the lock until its lease ends, as with Redis. So
-		// leases are short here.
+		// Leases are short: if the reply that grants a lock is lost, the lock stays taken until its lease ends.
 		h, err := l.acquire(s.key, 8*time.Second, 8*time.Second)
 		if err == nil && h != nil {
 			over := s.over.Load()
@@ -65,15 +63,13 @@ func (s *stage) contend(l locker) {
 	}
 }
 
-// fault sorts errors into three kinds: those of requests in flight whose outcome nobody knows, those of connections to the killed
-// node, and those that must not happen.
+// fault sorts errors: those of requests with an unknown outcome, those of connections to the killed node, and real faults.
 func (s *stage) fault(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	plain := strings.HasPrefix(s.mode, "plain")
 	switch {
-	// A client of the killed node sends a release again by itself, and so does redsync after a twentieth of the lease. If the first
-	// release was executed, the second one is refused.
+	// A client or redsync may have sent a release twice. If the first was executed, the second is refused.
 	case strings.Contains(text, "INDETERMINATE"), (!plain || strings.HasPrefix(s.client, "redsync")) && isRefusal(text):
 		s.unknown = append(s.unknown, text)
 	case !plain && isLost(text):
@@ -93,9 +89,8 @@ func isRefusal(text string) bool {
 	return false
 }
 
-// isLost reports whether an error comes from the loss of the killed node. MOVED is such an error. A
-// follower redirects clients to the leader that it knows, until it notices that this leader is
-// dead. go-redis follows three redirects, and then returns MOVED, as with a Redis Cluster.
+// isLost reports whether an error comes from the loss of the killed node. MOVED is one, because followers redirect to that node for a
+// while.
 func isLost(text string) bool {
 	for _, part := range []string{"MOVED", "EOF", "connection refused", "connection reset", "broken pipe", "i/o timeout", "closed"} {
 		if strings.Contains(text, part) {

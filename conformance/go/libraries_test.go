@@ -113,9 +113,8 @@ var valkeyModes = []struct {
 	}},
 }
 
-// olderGoRedis has the clients from before go-redis changed its module path. They speak RESP2, without HELLO. They have no Cluster
-// mode here. redsync's driver takes no cluster client of version 6. Versions 7 and 8 cannot read the CLUSTER SLOTS of Redis 7 ("got
-// 4 elements in cluster info address").
+// olderGoRedis has the clients from before go-redis changed its module path. Their Cluster clients cannot be tested: redsync takes none
+// of version 6, and versions 7 and 8 cannot read CLUSTER SLOTS of Redis 7.
 var olderGoRedis = []struct {
 	client string
 	module string

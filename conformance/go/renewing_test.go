@@ -12,8 +12,7 @@ import (
 	"github.com/valkey-io/valkey-go/valkeylock"
 )
 
-// renewingLocker is rueidislock or its fork valkeylock. The library renews a lock while it is held. Its waiters sleep until
-// client-side caching tells them that the lock's key is gone.
+// renewingLocker is rueidislock or its fork valkeylock, which renews a held lock and wakes waiters by client-side caching.
 type renewingLocker struct {
 	locks interface {
 		TryWithContext(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
@@ -27,8 +26,7 @@ type renewingLock struct {
 	cancel context.CancelFunc
 }
 
-// givenUp reports whether the library has told the owner that the lock is lost. The library does that when an extension fails and
-// when it deletes its keys.
+// givenUp reports whether the library has told the owner that the lock is lost.
 func (l renewingLock) givenUp() bool { return l.owned.Err() != nil }
 
 func newRueidislock(t testing.TB, o rueidis.ClientOption) locker {

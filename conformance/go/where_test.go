@@ -32,8 +32,7 @@ type faces struct {
 	Plain, Sentinel, Cluster []string
 }
 
-// trusted returns what a program sets for TLS: the client verifies the chain and the name. The parameters are names of environment
-// variables that contain the paths of files.
+// trusted returns a TLS configuration that verifies the server. The parameters name environment variables with the paths of files.
 func trusted(authority, certificate string) *tls.Config {
 	ca, err := os.ReadFile(os.Getenv(authority))
 	if err != nil {

@@ -1,7 +1,6 @@
 package hostile
 
-// canary is a script that uses the state that all scripts share, and returns the contents of that state and the results. So its
-// reply shows what an earlier script has left behind.
+// canary is a script whose reply shows what an earlier script has left in the state that all scripts share.
 const canary = `
 local out, seen = {}, {}
 local function note(path, what) out[#out + 1] = path .. ' ' .. tostring(what) end

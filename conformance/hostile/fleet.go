@@ -159,8 +159,7 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
-// insist is for the judge. It sends a command by the method do, and sends it again if it was refused or its outcome is unknown.
-// That does no harm, because every command of the judge may be executed twice.
+// insist repeats a command of the judge that was refused or has an unknown outcome. The judge's commands may be executed twice.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		var refused respclient.ServerError
@@ -198,8 +197,7 @@ func (f *fleet) ended() bool {
 	return ended
 }
 
-// gist returns the part of a log that tells how its process ended: a Go traceback from its beginning or, if there is none, the last
-// lines.
+// gist returns the beginning of a log's Go traceback or, if there is none, the end of the log.
 func gist(log string) string {
 	const enough = 1500
 	for _, mark := range []string{"fatal error: ", "panic: ", "runtime: "} {
@@ -220,8 +218,7 @@ func (f *fleet) anyEnded() bool {
 	return false
 }
 
-// endedSoon does what ended does, for a caller that has just lost a connection. It waits for up to a second, because the process
-// may end a moment after its connections.
+// endedSoon is ended for a caller that has just lost a connection: it gives the process a second to end.
 func (f *fleet) endedSoon() bool {
 	for range 40 {
 		if f.anyEnded() {
@@ -232,8 +229,7 @@ func (f *fleet) endedSoon() bool {
 	return false
 }
 
-// endedSoonAt reports whether a node's process has ended after a connection to the node failed with err. The connection may be lost
-// a moment before the end of the process is noticed. endedSoonAt records no fault; check does.
+// endedSoonAt reports whether a node's process ends soon after a connection to it failed with err. It records no fault; check does.
 func (f *fleet) endedSoonAt(node int, err error) bool {
 	var refused respclient.ServerError
 	for i := 0; !errors.As(err, &refused) && i < 20; i++ {

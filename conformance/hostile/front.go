@@ -133,8 +133,7 @@ func (fr *front) recordings() []*recording {
 	return list
 }
 
-// record sends the attackers' commands over the links between the nodes, and returns the recordings of these links. The innocents
-// start later, so the recordings contain nothing of them.
+// record plays attackers' commands, and returns what went over the links between the nodes. The innocents must not have started yet.
 func (f *fleet) record() ([]*recording, error) {
 	if len(f.fronts) == 0 {
 		return nil, nil

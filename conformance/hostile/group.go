@@ -80,8 +80,7 @@ func resident(pid int) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// descriptors returns two numbers for a process. links is the number of its connections to peer ports. own is the number of all its
-// other open files and sockets.
+// descriptors counts a process's connections to peer ports (links) and its other open files and sockets (own).
 func descriptors(pid int, peers map[string]bool) (own, links int64, err error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

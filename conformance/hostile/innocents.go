@@ -121,16 +121,13 @@ func (c *innocent) live() {
 	}
 }
 
-// refusals has the codes of errors that promise that a command had no effect, so it may be sent again. An attack may cause such
-// errors, but not for longer than the bound.
+// refusals has the errors that promise that a command had no effect. An attack may cause them, but not for longer than the bound.
 var refusals = []string{"BUSY ", "CLUSTERDOWN ", "TRYAGAIN ", "LOADING "}
 
-// isUnknown reports whether an error says that the outcome is unknown because the leader was lost. Such an error is allowed if it
-// comes within the bound.
+// isUnknown reports whether an error says that the outcome is unknown because the leader was lost.
 func isUnknown(text string) bool { return strings.HasPrefix(text, "INDETERMINATE ") }
 
-// do sends a command until it has been carried out, or until its outcome is unknown. It is a fault if that takes longer than the
-// bound, or if another error comes.
+// do sends a command until it is carried out or its outcome is unknown. Another error, or a time over the bound, is a fault.
 func (c *innocent) do(args ...string) (reply any, ok bool) {
 	began := time.Now()
 	for {

@@ -29,8 +29,7 @@ func repeat(do func()) (off func()) {
 	return func() { close(stop); <-done }
 }
 
-// plant is a kind of harm that no attacker may be able to do. In these tests the owner of the nodes does it. undo removes what is
-// left of the harm.
+// plant is a harm that no attacker may be able to do. The tests do it as the nodes' owner; undo removes its traces.
 type plant struct {
 	name string
 	want judge.Fault
@@ -58,8 +57,7 @@ func during(args ...string) func(*testing.T, *siege) func() {
 	}
 }
 
-// before makes a harm: the owner sends the commands in the list harm ahead of the round, and those in the list undo when the round
-// is over.
+// before makes a harm of commands: the owner sends the list harm before the round and the list undo after it.
 func before(harm, undo [][]string) func(*testing.T, *siege) func() {
 	return func(t *testing.T, s *siege) func() {
 		for _, args := range harm {
@@ -195,9 +193,8 @@ func TestJudgeFinds(t *testing.T) {
 	})
 }
 
-// TestJudgeLooksAgain: if earlier scripts have used up a user's time, the node stops a script early. That is no difference from
-// Redis. A script that is stopped although it runs alone, with all of the time, is a difference, unless it is much work for Redis,
-// too.
+// TestJudgeLooksAgain: a script that a limit stops differs from Redis only if it ran alone, with all of the time, and is little work for
+// Redis.
 func TestJudgeLooksAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)
@@ -211,8 +208,7 @@ func TestJudgeLooksAgain(t *testing.T) {
 	for range 3 {
 		play(false, "while true do end")
 	}
-	// The first script must be so long that the time which the user has left does not suffice for it. How long that is depends on the
-	// machine.
+	// The first script must need more time than the user has left. How long that is depends on the machine.
 	for loops := 50_000; count.again.Load() == 0; loops *= 2 {
 		if found := play(true, fmt.Sprintf("for i = 1, %d do end return 1", loops)); found[unlikeRedis] != 0 || loops > 1e8 {
 			t.Fatalf("after endless scripts and %d loops: %v, and %d were looked at again", loops, found, count.again.Load())
@@ -228,9 +224,8 @@ func TestJudgeLooksAgain(t *testing.T) {
 	}
 }
 
-// TestJudgeAsksRedisAgain: cjson.new makes a value that has a finalizer. If Redis collects garbage where the calls of a script nest
-// deepest, the call of the finalizer makes the script fail one level earlier. So for the same script Redis may give either of two
-// replies, and the judge must accept both from lockstep.
+// TestJudgeAsksRedisAgain: a garbage collection can change Redis's reply to a deeply nested script, because cjson.new makes finalizers.
+// The judge must accept both replies.
 func TestJudgeAsksRedisAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)

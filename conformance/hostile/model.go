@@ -11,8 +11,7 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// model is a redis-server whose replies count as right. Each input has a model of its own, because a hostile script may end the
-// server. On a machine without redis-server, the model is nil.
+// model is a redis-server whose replies count as right, or nil without redis-server. Each input has its own, because a script may end it.
 type model struct {
 	srv  *redisd.Server
 	conn net.Conn
@@ -61,16 +60,14 @@ func (m *model) reply(p []byte) (transcript.Value, bool) {
 	return v, err == nil
 }
 
-// forgets makes Redis use a new Lua state for the next script. In Redis, the settings of cjson last as long as the Lua state; in
-// lockstep they last only as long as the script.
+// forgets gives Redis a new Lua state: Redis keeps settings of cjson for a Lua state, lockstep only for a script.
 func (m *model) forgets() error {
 	_, err := m.ask(command("SCRIPT", "FLUSH"))
 	return err
 }
 
-// alsoReplies reports whether Redis, too, can give the reply "got" to the command p. It sends "prior" and p to Redis again, several
-// times, each time after a script that leaves other garbage. Earlier scripts decide when Redis collects garbage. The collector
-// calls finalizers, such a call counts as a nested one, and so it may make a script fail.
+// alsoReplies reports whether Redis can give the reply got to p after prior. It makes Redis collect garbage at different times: the call
+// of a finalizer can make a script fail.
 func (m *model) alsoReplies(prior, p []byte, got transcript.Value) bool {
 	for i := range 20 {
 		if m.conn == nil || m.conn.SetDeadline(time.Now().Add(replyLimit)) != nil {

@@ -37,8 +37,7 @@ func (g *generator) replays(from []*recording, n int) (list []input) {
 	return list
 }
 
-// replay returns a recorded conversation. It may be the whole conversation, only its first chunk and an end, or its first chunk and
-// chunks of another conversation. Then replay changes some of the chunks.
+// replay returns a recorded conversation, whole or with a part left out or taken from another one. It may change some chunks.
 func (g *generator) replay(from []*recording) [][]byte {
 	r := pick(g, from...)
 	chunks := slices.Clone(r.chunks[:min(len(r.chunks), 40)])

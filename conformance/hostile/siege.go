@@ -27,11 +27,9 @@ const (
 var faults = append(judge.Faults, processEnded, answersLate, leftBehind, rightsBroken, memoryHigh, unlikeRedis)
 
 const (
-	// answerBound is how long an innocent client may wait for an answer. The bound is long for two reasons: an attacker may run
-	// several scripts up to their limit, one after the other, and a machine that runs other tests is slow.
+	// answerBound is how long an innocent client may wait for an answer: an attacker may run several scripts up to their limit.
 	answerBound = 8 * time.Second
-	// settleLimit is how long the traces of an attack may take to disappear. It is long, because a node may hold a reply that takes
-	// much work, and its goroutine, for up to 30 s (yieldCrowd).
+	// settleLimit is how long the traces of an attack may last: a node may hold a costly reply for up to 30 s (yieldCrowd).
 	settleLimit = 35 * time.Second
 	// sameLimit is how long the nodes may take until all have applied the same entries.
 	sameLimit = 10 * time.Second
@@ -104,8 +102,8 @@ func (s *siege) round(inputs []input) map[judge.Fault]int {
 	return s.check()
 }
 
-// watchMemory checks the resident memory of the nodes until the function that it returns is called. It does nothing if there
-// are control groups, because then the kernel bounds the memory.
+// watchMemory checks the nodes' resident memory until off is called. With control groups it does nothing: there, the kernel bounds the
+// memory.
 func (s *siege) watchMemory() (off func()) {
 	if s.f.ungrouped == nil {
 		return func() {}

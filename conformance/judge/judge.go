@@ -78,8 +78,8 @@ func (j *Judge) Counted() map[string]int {
 	return maps.Clone(j.counted)
 }
 
-// Holders records which client holds each lock, as the clients believe. A client calls Take after a lock was granted to it, and
-// Drop before it releases the lock. So if Take finds another owner, the lock certainly has two holders.
+// Holders records who holds each lock. A client calls Take after the grant and Drop before the release. So another owner at Take is a
+// second holder.
 type Holders struct {
 	j  *Judge
 	mu sync.Mutex
@@ -110,8 +110,7 @@ func (h *Holders) Drop(key, owner string) {
 	}
 }
 
-// Counter is what the value must be of a counter that only one client changes. It is a range if the outcome of a change is unknown,
-// and otherwise one number.
+// Counter bounds the value of a counter that only one client changes. Low and High differ only if a change has an unknown outcome.
 type Counter struct {
 	Name      string
 	Low, High int64
@@ -187,8 +186,7 @@ type Lease struct {
 	Granted    time.Time // when the client received the reply
 }
 
-// underway is how long a reply may take from the leader through the client's node, on two busy processors. A lease counts from the
-// moment of the leader's answer, which no client sees.
+// underway is how long a grant may be on the way to a client: a lease counts from the leader's answer, which no client sees.
 const underway = 100 * time.Millisecond
 
 // From returns the earliest instant from which the lease may count.

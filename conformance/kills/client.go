@@ -48,8 +48,8 @@ func newClient(r *run, id int, at *place) *client {
 		counter: judge.Counter{Name: "counter:" + name}}
 }
 
-// do sends a command, and returns its reply. If the client's node was killed meanwhile, the outcome is unknown: known is false, and
-// the next command makes a new connection. An error reply is a fault. A missing reply is a fault if the node lives.
+// do sends a command. If the client's node was killed meanwhile, the outcome is unknown. An error reply, or none from a living node, is a
+// fault.
 func (c *client) do(args ...string) (reply any, known bool) {
 	if c.conn == nil && !c.connect() {
 		return nil, false
@@ -98,8 +98,7 @@ func (c *client) connect() bool {
 	return false
 }
 
-// insist repeats a command until its reply is known. The command must be one that may be executed twice. insist returns false if
-// the run has failed.
+// insist repeats a command until its reply is known or the run has failed. The command must be one that may be executed twice.
 func (c *client) insist(args ...string) (reply any, known bool) {
 	for {
 		if reply, known = c.do(args...); known || c.run.failed.Load() {

@@ -27,8 +27,8 @@ func repeat(t *testing.T, variable string, short int) int {
 	return n
 }
 
-// These limits say how long a kill or a planned transfer may keep locks from being granted. The aim is 700 ms for the median and
-// 1500 ms for the 99th percentile. A few kills on a machine that also runs other tests need only stay below grantLimit.
+// grantLimit is how long a kill or transfer may keep locks from being granted. It is far above the aim (median 700 ms), because other
+// tests run, too.
 const (
 	grantLimit = 3 * time.Second
 	// If no lock is granted for longer than the time "slow", the test shows the survivors' logs.
@@ -74,9 +74,8 @@ func TestLeaderKills(t *testing.T) {
 	tell(t, rep)
 }
 
-// kill kills the leader's process. It measures the time until a survivor grants a lock that a client has asked for after the kill.
-// The result "first" is the time until one survivor has granted such a lock. The result "every" is the time until each survivor has
-// granted one.
+// kill kills the leader. It measures how long until one survivor (first) and until every survivor (every) grants a lock that is requested
+// after the kill.
 func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.Duration) {
 	r.t.Helper()
 	took := make([]time.Duration, len(survivors))

@@ -38,11 +38,10 @@ type report struct {
 	Clients int
 	Kills   int
 	Seconds float64
-	// In these measurements, a client asks for a lock after the leader was killed. NextGrant is the time from the kill until one
-	// surviving node has granted such a lock. Everywhere is the time until every surviving node has granted one.
+	// NextGrant and Everywhere are the times from the leader's death until one survivor and until every survivor grants a lock.
 	NextGrant, Everywhere spread `json:",omitzero"`
-	// These are the longest times that a client waited for a reply. Transfer was measured while leadership was handed over. Stop was
-	// measured while SIGTERM stopped the leader, for the clients of other nodes. Undisturbed was measured while nothing was done.
+	// These are the longest waits for a reply: during a transfer of leadership, while SIGTERM stopped the leader (clients of other nodes
+	// only), and undisturbed.
 	Transfer, Stop, Undisturbed spread `json:",omitzero"`
 	Operations                  map[string]int
 	Faults                      map[judge.Fault]int

@@ -92,11 +92,10 @@ type Node struct {
 // Setup says how nodes are started.
 type Setup struct {
 	Flags []string // additional flags of all nodes
-	// Front returns the address at which the other nodes reach a node's peer address, so that something can listen in between. If
-	// Front is nil, they reach the peer address directly.
+	// Front returns the address at which the other nodes reach a node's peer port, so that something can listen in between. It may be
+	// nil.
 	Front func(id, peerAddr string) string
-	// Within returns a program with its first arguments. The program must run the node's command, which follows as further
-	// arguments. If Within is nil, the command runs directly.
+	// Within returns a program and its first arguments; the node's command follows as further arguments. It may be nil.
 	Within func(id string) []string
 
 	own int                            // how many more addresses each node has …

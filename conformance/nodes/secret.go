@@ -25,8 +25,7 @@ func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
 	return StartSetupSecret(t, n, setup), Secret{files, client}
 }
 
-// StartSetupSecret does what StartSetupDiscoverable does, for nodes that have each client port twice: without TLS, and with TLS.
-// The flags must name the files with the certificates.
+// StartSetupSecret is StartSetupDiscoverable with a TLS port beside each client port. The setup's flags must name the certificates.
 func StartSetupSecret(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
 	setup.own, setup.of = 5, func(node *Node, addrs []string) []string {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// These ports are lower than those that Linux, macOS and Windows give to outgoing connections. Otherwise an outgoing connection
-// could take the port of a node that has not started yet, or is down for a moment.
+// These ports are below those of outgoing connections, which could otherwise take the port of a node that is down.
 const first, end = 10_240, 32_768
 
 // Addrs returns n loopback addresses. No other test gets one of them before t has ended.
@@ -39,8 +38,7 @@ func Addrs(t testing.TB, n int) []string {
 	return nil
 }
 
-// hold checks whether the TCP port of an address is free. It returns an open UDP socket at the same address. That socket shows
-// other tests that the address is taken.
+// hold checks that a TCP port is free. It returns an open UDP socket at the same address, which reserves the address among tests.
 func hold(addr string) (net.PacketConn, error) {
 	held, err := net.ListenPacket("udp", addr)
 	if err != nil {

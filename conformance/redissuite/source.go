@@ -70,8 +70,7 @@ func Copy(source, dir string, within string) error {
 
 var leftOut = regexp.MustCompile(`\bexternal:skip\b`)
 
-// runWithin makes the suite run the tests that a file leaves out on an external server. Such tests start a server with parameters.
-// The suite now sets the parameters on the node instead, and goes on even if the node refuses one.
+// runWithin makes the suite run tests that need a server with parameters. It sets the parameters on the node, and ignores refusals.
 func runWithin(dir, unit string) error {
 	file := filepath.Join(dir, "tests", unit+".tcl")
 	src, err := os.ReadFile(file)

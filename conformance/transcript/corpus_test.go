@@ -156,8 +156,8 @@ func TestCorpusMatchesRedis(t *testing.T) {
 	wg.Wait()
 }
 
-// playAll plays the files from the queue against one redis-server. If that server does not start, playAll still empties the queue,
-// because the sender would wait otherwise.
+// playAll plays the files from the queue against one redis-server. Without a server it still empties the queue, so that the sender does
+// not wait.
 func playAll(t *testing.T, bin string, queue <-chan *transcript.File) {
 	s, err := redisd.Start(bin)
 	if err != nil {

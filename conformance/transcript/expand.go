@@ -35,8 +35,8 @@ func (p *player) expand(s string) (string, error) {
 	return head + value + rest, err
 }
 
-// variable returns a value that a transcript cannot contain: the id or an address of a connection, or a time relative to the
-// server's clock (${unix+100} in seconds, ${unixms-5000} in milliseconds).
+// variable returns a value that a transcript cannot contain: a connection's id or address, or a time by the server's clock (${unix+100}:
+// seconds, ${unixms-5000}: milliseconds).
 func (p *player) variable(name string) (string, error) {
 	if kind, conn, ok := strings.Cut(name, ":"); ok {
 		w := p.conns[conn]

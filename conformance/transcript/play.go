@@ -17,8 +17,8 @@ type Target interface {
 	Advance(d time.Duration)
 }
 
-// Configurable is a Target that can start a server with given settings, for files with @server lines. A setting is a pair: a name,
-// as in redis.conf, and a value. The returned function stops that server.
+// Configurable is a Target that can start a server with settings (name and value, as in redis.conf). The returned function stops the
+// server.
 type Configurable interface {
 	With(settings [][2]string) (Target, func(), error)
 }
@@ -49,8 +49,7 @@ func (m Mismatch) String() string {
 		strings.Join(m.Want, "\n       "), strings.Join(m.Got, "\n       "))
 }
 
-// Check plays the file and returns the replies that differ from its golden ones. The error says why the file could not be played to
-// its end. Check also returns the mismatches before an error.
+// Check plays the file and returns the replies that differ from its golden ones, even if an error ends the play.
 func Check(f *File, t Target) ([]Mismatch, error) {
 	var diffs []Mismatch
 	err := play(f, t, false, func(s *Step, got []string) {
@@ -168,8 +167,7 @@ func (p *player) use(name string) error {
 	return nil
 }
 
-// finish checks that no connection has a reply that belongs to no step. It also ends every connection's subscriptions, so that they
-// do not disturb the next file. RESET serves both purposes, because the server answers it in any state.
+// finish sends RESET on every connection. RESET ends subscriptions, and its reply shows whether a reply is left over.
 func (p *player) finish() error {
 	for _, name := range p.order {
 		w := p.conns[name]
@@ -251,8 +249,7 @@ func (p *player) one(s *Step) ([]string, error) {
 	return lines, nil
 }
 
-// some reads the replies to raw bytes. When it records, it reads until no reply comes for a while. When it checks, it reads as many
-// replies as the golden reply has.
+// some reads the replies to raw bytes: as many as the golden reply has or, when it records, all until none comes for a while.
 func (p *player) some(s *Step) ([]string, error) {
 	var out []string
 	for n := topLevel(s.Reply); p.recording || n > 0; n-- {

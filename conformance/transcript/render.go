@@ -54,8 +54,7 @@ func helloLines(v Value) []string {
 	return out
 }
 
-// sorted returns v with the elements of the aggregates at the given depth sorted by their notation. The elements of a map are
-// always sorted as pairs, because a key and its value belong together.
+// sorted returns v with the aggregates at the given depth sorted by notation. The elements of a map are sorted as pairs.
 func sorted(v Value, depth int, pairs bool) Value {
 	if !isAggregate(v.Type) {
 		return v

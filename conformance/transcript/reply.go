@@ -31,8 +31,7 @@ const (
 	maxElems = 1 << 20
 )
 
-// errWire is the error for bytes that are not RESP. It is also the error for a form of RESP that would look like another form in
-// the notation.
+// errWire is the error for bytes that are not RESP, or that would look like another form in the notation.
 var errWire = errors.New("malformed reply")
 
 // ReadValue reads exactly one value.
@@ -63,8 +62,7 @@ func readValue(r *bufio.Reader, depth int) (Value, error) {
 	return Value{}, fmt.Errorf("%w: unknown type in %q", errWire, line)
 }
 
-// checkLine refuses a RESP3 value of one line if the line would look like something else in a transcript. A "#" with a wrong text
-// would look like a comment, and "(closed)" like the end of a connection.
+// checkLine refuses a RESP3 line that would look like something else in a transcript, such as a comment.
 func checkLine(v Value) error {
 	ok := false
 	switch v.Type {
@@ -240,8 +238,7 @@ func (v Value) lines(indent string, shape bool) []string {
 	return []string{head + strconv.Quote(v.Text)}
 }
 
-// isPlain reports whether a line can stand in a file without quotes and come back unchanged, even from an editor that strips blanks
-// at the ends of lines.
+// isPlain reports whether a line needs no quotes in a file, even if an editor strips blanks at the ends of lines.
 func isPlain(s string) bool {
 	if strings.HasPrefix(s, `"`) || strings.TrimSpace(s) != s || !utf8.ValidString(s) {
 		return false

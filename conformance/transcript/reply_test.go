@@ -85,8 +85,7 @@ func TestParseReplyRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReply: the notation of a reply tells every byte of the reply. No line of the notation looks like a command, a comment or the
-// end of a connection.
+// FuzzReply: the notation of a reply keeps every byte. No line of it looks like a command, a comment or the end of a connection.
 func FuzzReply(f *testing.F) {
 	for _, tt := range replies {
 		f.Add([]byte(tt.wire))

@@ -12,8 +12,7 @@ var (
 	errAfterQuote = errors.New("a closing quote must be followed by a space")
 )
 
-// SplitArgs cuts a command line into arguments by the rules of redis-cli. Blanks separate arguments. In "..." the escapes are \n \r
-// \t \b \a \xHH and a backslash before any other byte; in '...' only \' is an escape.
+// SplitArgs cuts a command line into arguments by redis-cli's rules for blanks, quotes and escapes.
 func SplitArgs(line string) ([]string, error) {
 	var args []string
 	for {
@@ -74,8 +73,7 @@ func quoted(out []byte, s string, quote byte) ([]byte, int, error) {
 	return nil, 0, errUnbalanced
 }
 
-// unescape decodes the escape whose backslash stands right before s. It returns the byte that the escape stands for, and how many bytes
-// of s belong to the escape.
+// unescape decodes the escape whose backslash stands before s. It also returns how many bytes of s belong to the escape.
 func unescape(s string) (byte, int) {
 	if s[0] == 'x' && len(s) >= 3 {
 		if b, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {

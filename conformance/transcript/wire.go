@@ -24,8 +24,7 @@ type wire struct {
 
 func newWire(conn net.Conn) *wire { return &wire{conn: conn, r: bufio.NewReader(conn)} }
 
-// send writes to the connection. If the server has already closed the connection, send reports no error: the last reply may not
-// have been read yet, and the next read reports the close.
+// send writes to the connection. It reports no closed connection: the last reply may be unread, and the next read reports the close.
 func (w *wire) send(b []byte) error {
 	if w.closed {
 		return errors.New("the connection is closed")
@@ -66,8 +65,7 @@ func (w *wire) pending(d time.Duration) bool {
 	return err == nil || w.closed
 }
 
-// within calls the function do, which reads or writes, and ends the read or write after the time d. It does not compute a deadline: a
-// timer sets a deadline in the past when the time is over.
+// within calls the function do, which reads or writes, and ends the read or write after the time d.
 func (w *wire) within(d time.Duration, do func() error) error {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(d, func() {
@@ -91,8 +89,7 @@ func (w *wire) within(d time.Duration, do func() error) error {
 	return err
 }
 
-// gone are the errors that say that the other end has closed the connection. A server that closes the connection with unread input
-// resets it, and a client treats both alike. An in-memory connection returns io.ErrClosedPipe.
+// gone are the errors by which a connection says that the other end has closed it. io.ErrClosedPipe is for one in memory.
 var gone = []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe}
 
 func isGone(err error) bool {

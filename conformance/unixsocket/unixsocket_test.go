@@ -103,8 +103,7 @@ func startServer(t *testing.T, env, args []string, stdin string) (stop func() er
 	return nil
 }
 
-// foreign skips the test unless `make conformance` runs it and the tool is installed. On CI, where every tool must be installed, the
-// test fails without its tool.
+// foreign skips the test outside `make conformance` and without its tool. On CI, a missing tool is a failure.
 func foreign(t *testing.T, tool string) {
 	t.Helper()
 	if os.Getenv("LOCKSTEP_CLIENTS") == "" {

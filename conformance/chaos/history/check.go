@@ -28,8 +28,8 @@ const (
 	Message Kind = "message" // PUBLISH: no model, but CheckMessages
 )
 
-// model is a sequential specification. step returns the states that may follow a state when an operation takes effect. If it
-// returns none, the reply to the operation cannot be right.
+// model is a sequential specification. step returns the states that may follow an operation. It returns none if the operation's reply
+// cannot be right.
 type model struct {
 	init func() any
 	step func(state any, op *Op) []any
@@ -73,8 +73,7 @@ func (v *Violation) String() string {
 	return fmt.Sprintf("%s %s: %s (%d operations)", v.Kind, v.Key, v.Verdict, len(v.Ops))
 }
 
-// Check judges the history of each key separately. limit bounds the search for one key. If the search for a key did not end in that
-// time, Check reports the history of that key, too.
+// Check judges the history of each key separately. It also reports a key whose search does not end within limit.
 func Check(ops []Op, limit time.Duration) ([]*Violation, error) {
 	type id struct {
 		kind Kind

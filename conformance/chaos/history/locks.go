@@ -2,14 +2,12 @@ package history
 
 import "strconv"
 
-// resolution is the resolution of the servers' lease clock, in nanoseconds. The servers count whole milliseconds, so a lease may
-// seem to end up to one millisecond too early.
+// resolution is that of the servers' lease clock, in nanoseconds. A lease may seem to end this much too early.
 const resolution = 1e6
 
 // lockState is the state of a lock between two operations.
 //
-// A lease must not end before its time, but may end late. No reply says when it ends. So in the model, a lease ends only when an
-// operation cannot be explained in any other way.
+// A lease may end late, and no reply says when. So in the model, a lease ends only when nothing else explains an operation.
 type lockState struct {
 	owner string
 	count int   // of a reentrant lock
@@ -37,8 +35,8 @@ func (s lockState) free(op *Op) (lockState, bool) {
 	return s, true
 }
 
-// extended returns the state with a lease that begins with op. op may have taken effect at any instant since it was sent. So the
-// lease is only sure to last as if it began at the earliest of these instants.
+// extended returns the state with a lease that begins with op. The lease counts from the earliest instant at which op can have taken
+// effect.
 func (s lockState) extended(op *Op) lockState {
 	s.safe = s.now + op.TTL - resolution
 	return s
@@ -49,7 +47,7 @@ func (s lockState) released() lockState {
 	return s
 }
 
-// stepLock is the model of a lock. It knows these operations and replies:
+// stepLock is the model of a lock, with these operations and replies:
 //
 //	acquire  SET key owner NX PX ttl                1, or 0: held
 //	fenced   the same, and a token that only grows  the token, or 0: held
@@ -101,8 +99,7 @@ func (s lockState) acquire(op *Op) []any {
 	return []any{s.extended(op)}
 }
 
-// ifOwner is the step for an operation that depends on the owner. If the operation's owner holds the lock, the operation has an
-// effect and the reply 1; otherwise it has no effect and the reply 0.
+// ifOwner is the step for an operation that takes effect, with the reply 1, only if its owner holds the lock.
 func (s lockState) ifOwner(op *Op, does func(lockState) lockState) []any {
 	switch {
 	case op.Unknown && s.owner == op.Owner, op.Result == "1" && s.owner == op.Owner:
@@ -139,7 +136,7 @@ func (s lockState) left(op *Op) []any {
 	return []any{s}
 }
 
-// stepHash is the model of a lock that its owner may take several times. It knows these operations and replies:
+// stepHash is the model of a lock that its owner may take several times, with these operations and replies:
 //
 //	lock    HINCRBY if free or the owner's   the count, or 0: held by another
 //	unlock  HINCRBY -1, DEL at zero          the count that is left, or -1: not the owner's

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Publication is a message that was published once, with the times of the request. If no server acknowledged it, the message may
-// have been delivered or not.
+// Publication is a message that was published once. Without an acknowledgement, it may have been delivered or not.
 type Publication struct {
 	Text           string
 	Invoke, Return int64
@@ -20,8 +19,8 @@ type Subscription struct {
 	Heard []string
 }
 
-// CheckMessages returns every violation of this rule: as long as a connection lives, its subscriber hears every message once, and
-// all subscribers hear the messages in the same order. Clients that wait for a lock rely on the rule.
+// CheckMessages returns every violation of this rule: while a connection lives, its subscriber hears every message once, and all
+// subscribers hear the same order.
 func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	known := map[string]*Publication{}
@@ -63,8 +62,8 @@ func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	return faults
 }
 
-// differ compares two lists between the first and the last message that both contain. It returns where the lists differ, or "" if
-// they do not. places maps each message of b to its index.
+// differ returns where two lists differ between the first and last message that both have, or "". places has the index of each message of
+// b.
 func differ(a, b []string, places map[string]int) string {
 	first, last := -1, -1
 	for i, text := range a {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// stepRegister is the model of a register, with the operations set, get and swap. swap is SET with the option GET, which returns
-// the value that it replaced.
+// stepRegister is the model of a register. Its operation swap is SET with the option GET, which returns the old value.
 func stepRegister(state any, op *Op) []any {
 	value := state.(string)
 	switch {
@@ -34,12 +33,10 @@ func stepCounter(state any, op *Op) []any {
 	return nil
 }
 
-// In the models of list and queue, the state has all elements in one text, each followed by a comma. No element is empty or
-// contains a comma.
+// In the models of list and queue, the state is the text of all elements, each followed by a comma. No element contains one.
 func length(list string) string { return strconv.Itoa(strings.Count(list, ",")) }
 
-// stepList is the model of a list, with the operations push and range. push returns the length, range returns all elements. If
-// elements are in a wrong order, or one was appended twice, every later range shows that.
+// stepList is the model of a list. A range returns all elements, so it reveals a wrong order and a repeated push.
 func stepList(state any, op *Op) []any {
 	list := state.(string)
 	if op.Call == "push" {

@@ -127,8 +127,7 @@ func ioctl(fd int, code uintptr, arg []byte) error {
 	return nil
 }
 
-// Do runs f inside the host, on the thread that made the host. A process that f starts belongs to the host. f may have the kernel
-// kill that process when its parent thread ends, because this thread lives as long as the host.
+// Do runs f inside the host, on a thread that lives as long as the host. f may start processes that end with that thread.
 func (h *Host) Do(f func() error) error {
 	done := make(chan error)
 	h.work <- func() { done <- f() }
@@ -143,8 +142,7 @@ func (h *Host) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 	done := make(chan result)
 	go func() {
-		// Only the socket must be made in the host's namespace. But the thread stays in that namespace afterwards, so it must do
-		// nothing else: it ends with the goroutine.
+		// The thread stays in the host's namespace, so it does nothing else: it ends with the goroutine.
 		runtime.LockOSThread()
 		if _, _, e := syscall.RawSyscall(setns(), h.ns.Fd(), syscall.CLONE_NEWNET, 0); e != 0 {
 			done <- result{err: os.NewSyscallError("setns", e)}

@@ -100,8 +100,7 @@ func alive(t *testing.T, list []*nodes.Node) {
 
 func last(log string) string { return log[max(0, len(log)-2000):] }
 
-// TestLongEntries fills the log with the longest entries that are allowed. They are sent to a member that was away, and all nodes
-// apply them again after a crash. All entries set the same key, so only the log grows.
+// TestLongEntries: a member that was away gets the longest entries that are allowed, and all nodes apply them again after a crash.
 func TestLongEntries(t *testing.T) {
 	list := start(t, 3)
 	value := strings.Repeat("x", 8<<20-100)

@@ -16,8 +16,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// kinds are ways to make a node's memory grow. Each function is called again and again, with a new connection and the number of the
-// call. The replies that it gets do not matter.
+// kinds are ways to make a node's memory grow. Each call of grow gets a new connection and the number of the call.
 var kinds = []struct {
 	name string
 	grow func(c *respclient.Conn, i int)
@@ -241,8 +240,7 @@ func isReply(err error) bool {
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
 }
 
-// attack plays one kind of growth, for the duration that the argument "each" gives. It does so in another process of low priority,
-// because the attacker's own work must not slow the nodes down.
+// attack plays one kind of growth in a process of low priority, so that the attacker's own work does not slow the nodes down.
 func attack(t *testing.T, kind, addr string, each time.Duration) {
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ATTACKER="+strings.Join([]string{kind, addr, each.String()}, "\n"))
@@ -322,8 +320,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// locks takes, renews and releases a lock again and again while the function "during" runs. It returns the median of the times that
-// this took, and the 99th percentile.
+// locks takes, renews and releases a lock while the function "during" runs. It returns the median and the 99th percentile of the times.
 func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time.Duration {
 	t.Helper()
 	done := make(chan struct{})

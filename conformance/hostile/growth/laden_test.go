@@ -71,9 +71,7 @@ var besideData = []struct {
 
 const bigValues = 10
 
-// TestGrowthBesideData fills three nodes with data. It plays each of the ways in besideData through one node, while other clients
-// take locks. Then it kills and restarts all nodes: when they apply the log again, there must be room enough, as there was the
-// first time.
+// TestGrowthBesideData: attacks on nodes full of data do not keep other clients from locks, and the nodes can apply the log again.
 func TestGrowthBesideData(t *testing.T) {
 	each := growthTime(t, time.Second)
 	list := start(t, 3)

@@ -12,8 +12,7 @@ import (
 // between servers.
 var address = regexp.MustCompile(`(table|function|thread|userdata): 0x[0-9a-f]+`)
 
-// overflow matches the place where a script overflowed the stack. Redis has a smaller stack, so a recursion of two functions may
-// overflow it in the other function.
+// overflow matches where a script overflowed the stack: with Redis's smaller stack, that may be another function.
 var overflow = regexp.MustCompile(`[a-z_]+:[0-9]+: stack overflow`)
 
 // Same reports whether two servers replied the same to a script. Addresses do not count, nor does the place at which the stack
@@ -25,8 +24,8 @@ func Same(a, b transcript.Value) bool {
 	return slices.EqualFunc(a.Lines(), b.Lines(), func(x, y string) bool { return x == y || plain(x) == plain(y) })
 }
 
-// Stopped reports whether a reply says that one of lockstep's limits ended the script. Under load, the time limit may end even a
-// quick script. So only a second stop of the same script says something about the script.
+// Stopped reports whether a limit of lockstep ended the script. Under load even a quick script may be stopped, so only a second stop
+// counts.
 func Stopped(v transcript.Value) bool {
 	return v.Type == '-' && (strings.Contains(v.Text, "exceeded the time limit (script-time-limit)") || strings.Contains(v.Text, "exceeded the memory limit"))
 }

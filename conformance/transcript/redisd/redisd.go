@@ -106,8 +106,7 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// awaitReady reads the server's log up to the line that says that the server listens. Then a goroutine reads the rest, because the
-// server would block if nobody read its log.
+// awaitReady waits until the server listens. Afterwards a goroutine reads the log, because the server would block otherwise.
 func awaitReady(log io.Reader) error {
 	var seen []string
 	lines := bufio.NewScanner(log)

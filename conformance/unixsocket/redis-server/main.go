@@ -118,8 +118,7 @@ func run(s settings) error {
 	}
 }
 
-// address returns the address at which lockstep listens: normally the given port. If that port is taken and the settings name a
-// socket, lockstep listens at any free port.
+// address returns where lockstep listens: at the given port or, if that is taken and there is a socket, at any free port.
 func (s settings) address() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+s.port)
 	if err != nil && s.socket != "" {

@@ -11,6 +11,5 @@ func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// source is the address from which connections to lockstep come. A suite gives fixed ports to its 48 servers, and a connection from
-// 127.0.0.1 could take one of these as its own port.
+// source is the address of connections to lockstep. From 127.0.0.1, they could take one of the fixed ports of a suite's servers.
 var source = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
