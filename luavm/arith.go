@@ -19,7 +19,7 @@ var stringArithmetic = map[string]func(a, b float64) float64{
 	"__unm": func(a, _ float64) float64 { return -a },
 }
 
-// arithmetic does what C Lua's Arith does: it applies op to numbers, and otherwise calls the metamethod with the name in event.
+// arithmetic does what C Lua's Arith does: op for numbers, otherwise the metamethod whose name is in event.
 func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) float64) int {
 	a, b := L.Get(1), L.Get(2)
 	if event == "__unm" {

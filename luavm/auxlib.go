@@ -13,7 +13,7 @@ type library map[string]func(*Engine, *lua.LState) int
 
 // This file has the helpers of library functions that internal/auxlib does not have.
 
-// calleeName returns the name under which the running function was called, and the kind of that name, such as method; "" if unknown.
+// calleeName returns the name by which the running function was called, and the name's kind, such as method.
 func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	f := interp.TopFrame(L)
 	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {
@@ -44,7 +44,7 @@ func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
 }
 
-// refuseReadonly raises an error if scripts may not change t. Go code must call it or isReadonly before it changes a table for a script.
+// refuseReadonly raises an error if scripts may not change t. Before it changes a table for a script, Go code must check that.
 func (e *Engine) refuseReadonly(L *lua.LState, t *lua.LTable) {
 	if e.isReadonly(t) {
 		e.throwHere(L, msgReadonlyTable)

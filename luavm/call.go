@@ -20,7 +20,7 @@ const (
 	keepBuffer = 64 << 10
 )
 
-// redisCall implements redis.call, which raises errors, and redis.pcall, which returns them. The order of its checks is that of Redis's
+// redisCall implements redis.call, which raises errors, and redis.pcall, which returns them. Its checks have the order of Redis's
 // scriptCall.
 func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if L.GetTop() == 0 {
@@ -70,8 +70,7 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	return r
 }
 
-// trace passes a command to Options.Trace. When gopher-lua repeats a script of the fast path, trace skips the e.told commands that the
-// fast path has passed.
+// trace passes a command to Options.Trace. When gopher-lua repeats a script, trace skips the e.told commands of the fast path.
 func (e *Engine) trace() {
 	switch {
 	case e.opts.Trace == nil:
@@ -94,7 +93,7 @@ func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
 	return 1
 }
 
-// markCounted sets a field that marks an error as counted in Redis's statistics. lockstep sets it only because scripts can see it.
+// markCounted sets a field by which Redis marks errors that its statistics have counted: scripts can see it.
 func markCounted(t *lua.LTable) *lua.LTable {
 	t.RawSetString("ignore_error_stats_update", lua.LTrue)
 	return t
@@ -128,7 +127,7 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	return cmd, ""
 }
 
-// denied reports whether a command is refused for lack of memory. As in Redis, a script that has begun to write may go on.
+// denied reports whether a command is refused for lack of memory. As in Redis, a script that has written may go on.
 func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	if !e.full || e.state.Load()&stateWrote != 0 || cmd.Flags&store.DenyOOM == 0 {
 		return false
@@ -159,8 +158,7 @@ func (e *Engine) mayNot(cmd *store.Command) bool {
 	return e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0
 }
 
-// authorize returns the error if the script's user may not run a command, and records the denial. A check that takes too many steps
-// (store.Undecided) is not recorded.
+// authorize returns the error if the script's user may not run a command. It records a denial, but not store.Undecided.
 func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	why, arg := e.call.User.Check(cmd, args)
 	switch why {
@@ -179,8 +177,7 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	return text
 }
 
-// arguments turns the arguments of the running function into arguments of a command. They are valid until the next call of the
-// method arguments. ok is false if one of them is neither a string nor a number.
+// arguments turns the running function's arguments into a command's, valid until the next call. ok: all are strings or numbers.
 func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	n := L.GetTop()
 	size := 0
@@ -212,8 +209,7 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 // numberSize is an upper bound of the bytes that the text of a number takes in an argument.
 const numberSize = 32
 
-// room charges for a command with n arguments, of which the caller will copy size bytes. It returns an empty slice with room for
-// the arguments, and one with room for the copied bytes.
+// room charges for a command's n arguments of size bytes. It returns empty slices with room for the arguments and the bytes.
 func (e *Engine) room(n, size int) (args [][]byte, buf []byte) {
 	e.charge(callCost + int64(n)*24 + 2*int64(size))
 	return slices.Grow(e.args[:0], n), slices.Grow(e.argBuf[:0], size)
@@ -230,8 +226,7 @@ func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	}
 }
 
-// absent has the arities of commands that Redis forbids to scripts and that lockstep does
-// not have. With the arities, scripts get the same errors as from Redis.
+// absent has the arities of commands that Redis forbids to scripts and lockstep lacks, so that scripts get Redis's errors.
 var absent = map[string]store.Command{
 	"bgrewriteaof": {Arity: 1},
 	"failover":     {Arity: -1},

@@ -14,8 +14,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// canary describes everything of a Lua state that scripts share. It has the contents of the shared objects, in which tables and
-// functions have numbers in the order of the walk. It also has the identities of these objects.
+// canary describes what scripts share in a Lua state: the contents of the objects (shape) and their identities (objects).
 type canary struct {
 	shape   strings.Builder
 	objects []lua.LValue
@@ -105,8 +104,7 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("%d lines were %d", len(b), len(a))
 }
 
-// TestCanary: after every script of the corpus, all that the next script can reach consists
-// of the same objects as before, and equals what a fresh engine has.
+// TestCanary: after every script, the next one finds the same shared objects, with the contents of a fresh engine.
 func TestCanary(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil || len(files) == 0 {

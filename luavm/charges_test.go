@@ -6,9 +6,7 @@ import (
 	"testing"
 )
 
-// TestChargesCoverAllocations: for each construct of Lua, the bytes charged to a script are about as many as it allocates. The
-// charges must be right, because the engine measures the allocations of the process only between instructions: that may be too
-// late.
+// TestChargesCoverAllocations: a script is charged about what it allocates. A measurement between instructions may be too late.
 func TestChargesCoverAllocations(t *testing.T) {
 	name := strings.Repeat("a", 50_000)
 	for what, body := range map[string]string{

@@ -8,10 +8,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// beforeConcat prepares a concatenation (..). It replaces the numbers in it by the strings that C Lua prints for them, and charges for
-// the result. Like the interpreter, it goes from right to left. A number that is passed to a metamethod stays a number. The values left
-// of a metamethod's call cannot be joined before the metamethod has returned. So beforeConcat makes waiting values of them, and
-// joinWaiting joins these later.
+// beforeConcat prepares a concatenation, from right to left: it charges for the result, and formats numbers as C Lua does. Values left of
+// a metamethod's call wait for its result; joinWaiting joins them.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
 	last, joined := to+1, joins(L.Get(to+1)) // joined: the values at i+1 to last (at first: the value at last) are all strings or numbers

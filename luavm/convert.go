@@ -9,8 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// toLua converts the reply of a command to a Lua value. The protocol version that the script has chosen with redis.setresp decides
-// the form of the value.
+// toLua converts a command's reply to a Lua value, by the protocol version that the script has chosen (redis.setresp).
 func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 	switch r.Kind {
 	case store.Integer:
@@ -94,9 +93,8 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	return e.record(L, "set", t)
 }
 
-// A table in a reply takes slots of C Lua's stack. At replyDepth slots that stack is full, and the value that comes next becomes an
-// error in the reply (errReplyDepth). replyDepth is less than store.MaxReplyDepth, so another node can decode every reply that this
-// node sends to it.
+// At replyDepth slots of C Lua's stack, a value of a reply becomes errReplyDepth. replyDepth is below store.MaxReplyDepth, so all nodes
+// can decode every reply.
 const replyDepth = 7995
 
 // These are the slots of C Lua's stack that a table takes while one of its elements is converted.
@@ -106,9 +104,8 @@ const (
 	keySlot    = 4 // for a key in a map
 )
 
-// elementCost is about how many bytes an element of a reply takes besides its text; toReply charges twice as much. The strings of a
-// reply, with elementCost for each, may take MemoryLimit/replyShare bytes. They may not take more, because a reply exists several
-// times: it is encoded, sent to another node, and encoded there for the client.
+// elementCost is about the bytes of a reply's element besides its text. A reply's strings may take MemoryLimit/replyShare, because
+// several copies exist.
 const (
 	elementCost = 80
 	replyShare  = 4
@@ -117,8 +114,7 @@ const (
 // replyInStep is how many bytes of a reply are searched for line breaks in the time of an instruction.
 const replyInStep = 64
 
-// replyText returns a string of the reply unchanged. It stops the script if the strings of the reply have
-// become too large (replyShare), and charges for the copies that oneLine may make of s.
+// replyText returns s. It stops the script if the reply's strings are too large (replyShare), and charges for copies by oneLine.
 func (e *Engine) replyText(s string) string {
 	e.replySize += int64(len(s)) + elementCost
 	if e.replySize > e.opts.MemoryLimit/replyShare {
@@ -131,10 +127,8 @@ func (e *Engine) replyText(s string) string {
 	return s
 }
 
-// toReply converts a value that a script returned, or an element of one, to a reply. depth is how many slots
-// of C Lua's stack the tables around the value take. A table that contains itself, or a few tables that
-// contain each other many times, can expand to more than any memory holds, so toReply charges memory for
-// every element.
+// toReply converts a script's value to a reply. depth counts slots of C Lua's stack. Every element is charged: tables in tables can
+// expand endlessly.
 func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	e.charge(2 * elementCost)
 	e.work(1)
@@ -159,8 +153,7 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	return store.Nil
 }
 
-// tableToReply converts a table. It looks for the fields err, ok, double, big_number, verbatim_string, map and set, in this order. The
-// first one that has a suitable value decides the type of the reply. If there is none, the reply is an array.
+// tableToReply converts a table. The first suitable field decides the type of the reply. Without one, it is an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
 		e.work(len(s) / replyInStep) // the time of TrimRight: replyText counts only the bytes that remain

@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// The corpus is the scripts in testdata/cases/*.txt. testdata/*.json has the same scripts with the replies that a real redis-server
-// 7.0.15 gave. To add a case, write it into the text file and record its reply:
+// testdata/cases/*.txt has the scripts of the corpus, and testdata/*.json the replies of a real redis-server 7.0.15. To add a case, write
+// it into the text file and record its reply:
 //
 //	redis-server --port 7777 --save '' &
 //	go test ./luavm -run TestCorpus -record 127.0.0.1:7777
 //
-// Cases are separated by a line of dashes. Lines that begin with @ say how the script is run: "@keys a b", "@args x y", "@resp 3",
-// "@ro" (EVAL_RO), "@before set k v" (a command that is run first).
+// A line of dashes separates cases. Lines that begin with @ say how the script is run: "@keys a b", "@args x y", "@resp 3", "@ro"
+// (EVAL_RO), "@before set k v" (a command that is run first).
 var record = flag.String("record", "", "address of a Redis 7.0.15 to record the corpus from")
 
 type corpusCase struct {

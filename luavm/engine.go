@@ -23,22 +23,18 @@ type Options struct {
 	// MemoryLimit bounds the bytes of memory that a script needs at one time; a script that needs more is stopped. 0 means
 	// 256 MiB.
 	MemoryLimit int64
-	// Bring is called now and then while a script allocates memory. bytes is roughly the sum of what has been allocated since the
-	// last call for this script and what is about to be allocated. Bring may wait before it returns. Bring may be nil.
+	// Bring may delay a script that allocates. bytes is roughly what was allocated since the last call and what comes next. It may be
+	// nil.
 	Bring func(bytes int)
-	// Log is called for each message that a script passes to redis.log, and when the engine drops the locals of a function
-	// library because they take too much memory. level is one of redis.LOG_*. If Log is nil, the messages are dropped.
+	// Log gets the messages of redis.log, and one when a library keeps too much. level is one of redis.LOG_*. Log may be nil.
 	Log func(level int, msg string)
 	// Fault is called with a description of each fault (fault.go). It may be nil.
 	Fault func(msg string)
-	// Local runs the commands that have no handler in the command table because the
-	// server answers them itself. If Local is nil, scripts cannot call these commands.
+	// Local runs the commands without a handler in the command table, which the server answers itself. It may be nil.
 	Local store.Handler
-	// Allow reports whether scripts may call a command that is marked NoScript. Local runs
-	// such a command. If Allow or Local is nil, scripts may call no such command.
+	// Allow reports whether scripts may call a NoScript command, which Local then runs. It may be nil.
 	Allow func(*store.Command) bool
-	// Absent returns why a command of Redis is absent here, for the error text; "" for a name
-	// that is no command of Redis. It may be nil.
+	// Absent returns why lockstep lacks a command of Redis, or "" for any other name. It may be nil.
 	Absent func(name string) string
 	// Interpret turns the fast path off (fastpath.go): gopher-lua runs every script.
 	Interpret bool
@@ -188,8 +184,7 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// Bind gives the engine the table of the commands that scripts may call. The table usually
-// contains the rows that Commands returns, so it cannot exist before the engine does.
+// Bind sets the table of commands for scripts. The table usually has the engine's own rows, so New cannot take it.
 func (e *Engine) Bind(table *store.Table) { e.table = table }
 
 // SetTimeLimit changes the time limit. It may be called at any time from any
@@ -199,8 +194,7 @@ func (e *Engine) SetTimeLimit(d time.Duration) { e.timeLimit.Store(int64(d)) }
 // TimeLimit returns the time limit. It may be called from any goroutine.
 func (e *Engine) TimeLimit() time.Duration { return time.Duration(e.timeLimit.Load()) }
 
-// BusySince returns when, by Options.Now, the running script or function began. The result running is what the method Running returns.
-// BusySince may be called from any goroutine.
+// BusySince returns when, by Options.Now, the running script or function began. Any goroutine may call it.
 func (e *Engine) BusySince() (since time.Duration, running bool) {
 	if e.state.Load()&stateRunning == 0 {
 		return 0, false
@@ -216,8 +210,7 @@ func (e *Engine) BusySince() (since time.Duration, running bool) {
 	return time.Duration(at), true
 }
 
-// Running reports whether a script or function runs. A script that is being compiled counts as
-// running, a library that is being loaded does not. Running may be called from any goroutine.
+// Running reports whether a script or function runs or a script is being compiled. Any goroutine may call it.
 func (e *Engine) Running() bool { return e.state.Load()&stateRunning != 0 }
 
 // Kill stops the running script as SCRIPT KILL does, and returns the reply to
@@ -254,8 +247,7 @@ func busyWith(state uint32) store.Error {
 	return store.ErrBusyScript
 }
 
-// Abort stops the running script or function, even one that has written, and stops the loading of libraries. A node that loses the
-// leadership or is stopping calls Abort. It may be called from any goroutine.
+// Abort stops the running script or function, even one that has written, and the loading of libraries. Any goroutine may call it.
 func (e *Engine) Abort() {
 	e.loads.CompareAndSwap(loadsLibraries, loadsAborted)
 	for {
@@ -276,8 +268,7 @@ func (e *Engine) wrote() {
 	}
 }
 
-// unwrite records that the script has written nothing, because it is about to run again. From
-// then on, the script can be killed again; a kill that has already come stays in force.
+// unwrite records that the script has written nothing: it runs again, and can be killed again.
 func (e *Engine) unwrite() {
 	for {
 		s := e.state.Load()

@@ -22,8 +22,7 @@ type chunk struct {
 	flags scriptFlags
 }
 
-// maxChunks bounds the number of compiled scripts. If there would be more, the engine first drops all of them. A dropped script is
-// compiled again when it is called.
+// maxChunks bounds the number of compiled scripts. Before there are more, the engine drops all of them.
 const maxChunks = 1000
 
 // compiledShare bounds the memory of compiled scripts: all of them together, with their texts, may
@@ -39,9 +38,8 @@ type beginning struct {
 // known is the beginning of a script that is compiled already.
 var known = beginning{state: stateRunning}
 
-// chunkOf returns the compiled form of a script's text. It compiles the text if the engine does not have the form yet. The time
-// (ctx.ScriptTime) and the memory (from) of compiling then count toward the limits of the script. If the text is refused or the
-// compiler is stopped, fail is the reply.
+// chunkOf returns the compiled form of a script. Compiling counts toward the script's limits (ctx.ScriptTime, from). fail is the reply if
+// there is none.
 func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning, fail *store.Reply) {
 	if c := e.byBody[body]; c != nil {
 		return c, known, nil
@@ -82,9 +80,7 @@ func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning,
 	return c, from, nil
 }
 
-// eval runs a script on a transaction. If the script is stopped, eval rolls back all of its writes.
-// If the script ends with an error of its own, its writes stay, as in Redis. cached means that the
-// transaction already has the script.
+// eval runs a script on a transaction. As in Redis, a script that fails keeps its writes. Only a stopped script is rolled back.
 func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
@@ -116,8 +112,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]b
 	return e.end(ctx, save, e.execute(c.fn, keys, args))
 }
 
-// open begins the evaluation of a script: it sets a savepoint, adds the script to the transaction
-// unless it is cached there, and resets the engine's state of the run.
+// open begins the evaluation of a script.
 func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Savepoint {
 	save := ctx.Savepoint()
 	if !cached {
@@ -129,8 +124,7 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	return save
 }
 
-// start sets the state of the script, function or library that begins. With stateRunning it can be killed from now on. The argument
-// before is how much of its time limit is already used.
+// start begins a script, function or library. before is the used part of its time limit. With stateRunning, it can now be killed.
 func (e *Engine) start(state uint32, before time.Duration) {
 	e.before = int64(before)
 	e.started.Store(-1)
@@ -147,8 +141,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}
-	// A stop drops the loaded libraries with all that they keep from call to call. No client learns
-	// of a stop by StopAfter, so such a stop is allowed only while no library is loaded.
+	// No client learns of a stop by StopAfter, so such a stop may not drop libraries with what they keep.
 	if len(e.libs) == 0 {
 		e.stopAfter = int64(ctx.StopAfter)
 	}
@@ -169,9 +162,7 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	return reply
 }
 
-// lastLook ends the time in which a script or function can be killed. If a kill has been answered OK since the last look at the
-// limits, the script or function is stopped after all. For a function, the Lua state is thrown away, too: the function may have
-// changed the locals of its library.
+// lastLook ends the time for kills. A kill answered OK still stops the script or function. A stopped function leaves a dirty Lua state.
 func (e *Engine) lastLook() {
 	if s := e.state.Swap(0); s&stateKilled != 0 && e.stop == "" {
 		e.stop, e.errSource = msgKilled, ""
@@ -188,8 +179,7 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if limit := time.Duration(e.timeLimit.Load()); e.stop == msgTime {
 		text += store.ShortLimit(limit, limit-time.Duration(e.before))
 	}
-	// errSource is empty if no function was running, as during the conversion of the reply. A script can name a source
-	// (loadstring); a long name is left out, because after a stop nothing charges for its copy.
+	// errSource is empty if no function was running. A long name is left out, because nothing charges for its copy.
 	if e.errSource != "" && int64(len(e.errSource)) <= e.opts.MemoryLimit/replyShare {
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
@@ -205,8 +195,7 @@ func (e *Engine) tookAll() bool {
 	return e.stop == msgMemory || e.stop == msgLoad || e.stop == msgFault
 }
 
-// finish ends an evaluation, and replaces the Lua state if it is dirty. It drops the engine's references to values of the script,
-// because from now on no limit counts these values (kept.go counts only what libraries keep).
+// finish ends an evaluation. It drops all references to the script's values, because no limit counts them from now on.
 func (e *Engine) finish() {
 	e.state.Store(0)
 	e.ext.JSON.Reset()
@@ -299,8 +288,7 @@ func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 	return text
 }
 
-// empty makes KEYS or ARGV as fresh as before the first script, so that nothing of a script remains there. It keeps room for
-// at most keepList elements.
+// empty makes KEYS or ARGV as fresh as before the first script.
 func (e *Engine) empty(t *lua.LTable) {
 	elems := interp.ArrayPart(t)
 	if cap(elems) > keepList {

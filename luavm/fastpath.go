@@ -12,17 +12,13 @@ import (
 	"lockstep/store"
 )
 
-// The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the replies, and return. gopher-lua spends
-// half of the time of such a script on its frames, the tables KEYS and ARGV, and an allocation for each value. This file runs plain
-// scripts (link.go) without these costs, because its registers hold the values themselves. It runs a script only if fastOps has all
-// of the script's instructions.
+// gopher-lua spends half of the time of a lock's script on frames, tables and allocations. This file runs plain scripts (link.go) without
+// them, if fastOps has all of the script's instructions.
 //
-// Everything unusual, above all every error, is left to gopher-lua: the writes of the
-// script are rolled back, and gopher-lua runs the script from its beginning. The result is
-// the same, because a script sees only its transaction, and the fast path runs no command with
-// random replies. Therefore this file need not word errors or find their lines.
+// Everything unusual, above all every error, is left to gopher-lua: the writes are rolled back, and gopher-lua runs the script from its
+// beginning. The result is the same, because a script sees only its transaction, and the fast path runs no command with random replies.
 //
-// --without fast-scripts turns the fast path off; docs/performance-history.md says how much time it saves, and how to measure that.
+// --without fast-scripts turns the fast path off (docs/performance-history.md).
 
 // valueKind is the type of the value in a register.
 type valueKind uint8
@@ -71,8 +67,8 @@ type fastScript struct {
 }
 
 const (
-	// A run that is left to gopher-lua adds regretStep to fastScript.regret. A run that the fast path itself ends subtracts one. If the
-	// sum exceeds regretLimit, too many runs happen twice: only gopher-lua runs the script from then on.
+	// fastScript.regret grows by regretStep with a run left to gopher-lua, and falls by one with any other. Above regretLimit, gopher-lua
+	// runs the script.
 	regretStep  = 8
 	regretLimit = 64
 )
@@ -135,8 +131,8 @@ func (e *Engine) fastConstant(c lua.LValue) (v value, ok bool) {
 	return value{}, false
 }
 
-// evalFast evaluates a script on the fast path. ok is false if gopher-lua has to run the script
-// instead: evalFast has rolled all writes back, but its time counts toward the script's time limit.
+// evalFast evaluates a script on the fast path. Without ok, gopher-lua must run the script: its writes are rolled back, but its time
+// counts.
 func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply, ok bool) {
 	save := e.open(ctx, c, readOnly, cached)
 	reply, ok = e.runFast(c.fast, keys, args)
@@ -314,8 +310,7 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	return value{}, true
 }
 
-// commandFast does what redisCall does, on the fast path. known is false if the fast path may not run the command. known is also
-// false if a value cannot hold the reply, such as an error or a list.
+// commandFast is redisCall on the fast path. known is false if the command is left to gopher-lua.
 func (e *Engine) commandFast(params []value) (result value, known bool) {
 	args, ok := e.argumentsFast(params)
 	if !ok {

@@ -232,8 +232,7 @@ func (t *twin) run(tb testing.TB, before [][]string, command []string) (fast boo
 	return c != nil && c.fast != nil && c.fast.regret == 0
 }
 
-// TestFastPathIsTheSame: the fast path gives the same reply, writes and trace as gopher-lua, for
-// the corpus and for random scripts. It runs most of the random scripts.
+// TestFastPathIsTheSame: the fast path gives the same replies, writes and traces as gopher-lua, for the corpus and for random scripts.
 func TestFastPathIsTheSame(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil {
@@ -320,8 +319,7 @@ func TestFastPathRunsLocks(t *testing.T) {
 	}
 }
 
-// TestFastPathGivesUp: if the fast path leaves a script to gopher-lua most of the time, the engine
-// no longer tries the fast path for that script. If it does so only seldom, the engine still tries.
+// TestFastPathGivesUp: the engine stops trying the fast path for a script that is mostly left to gopher-lua.
 func TestFastPathGivesUp(t *testing.T) {
 	for every, kept := range map[int]bool{2: false, 10: true} {
 		w := newWorld(t, Options{})
@@ -406,8 +404,7 @@ func TestFastPathHasNoTimeOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestFastPathDrawsNoLots: the fast path does not run a command with a random result, however
-// the script names it, because gopher-lua may have to run the script again.
+// TestFastPathDrawsNoLots: the fast path runs no command with a random result, because gopher-lua may have to run the script again.
 func TestFastPathDrawsNoLots(t *testing.T) {
 	both := newTwin(t)
 	for _, script := range []string{"return redis.call('spop',KEYS[1])", "return redis.call('SPOP',KEYS[1])", "return redis.call(ARGV[1],KEYS[1])"} {

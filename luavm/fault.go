@@ -8,10 +8,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// A panic that is neither an error of Lua nor a stop is a fault: of gopher-lua, of this package, or of a command that the script
-// called. A fault ends the script as a limit does, and the Lua state is not used again. passErrors must recover the panic before
-// gopher-lua does. gopher-lua's protected call would make a trace for the panic, in steps that grow with the square of the calls
-// on the stack. The coroutines of gopher-lua would make an error of it that the script can catch.
+// A panic that is neither an error of Lua nor a stop is a fault: of gopher-lua, of this package, or of a command. A fault ends the
+// script, and the Lua state is not used again. passErrors must recover the panic before gopher-lua does: a protected call would make a
+// costly trace, and a coroutine an error that the script can catch.
 
 // fault stops the script because of a panic; it can be called only while the panic is on the stack.
 func (e *Engine) fault(p any) {
@@ -44,17 +43,15 @@ func faultPlace() string {
 	}
 }
 
-// contain recovers every panic; a panic that is not a stop becomes a fault. Either way, e.stop then says why the script was
-// stopped. The functions that compile Lua or call gopher-lua for a command defer contain, so that no panic leaves the engine
-// half changed.
+// contain recovers every panic, so that none leaves the engine half changed. Code that compiles or runs Lua defers it. e.stop has the
+// reason.
 func (e *Engine) contain() {
 	if p := recover(); p != nil && !isStopped(p) {
 		e.fault(p)
 	}
 }
 
-// passErrors lets a panic continue if the panic is an error of Lua, a stop or noRoomForHandler. Any other panic becomes a fault, which
-// no pcall of the script can catch.
+// passErrors passes errors of Lua, stops and noRoomForHandler on. Any other panic becomes a fault, which no pcall can catch.
 func (e *Engine) passErrors() {
 	p := recover()
 	if p == nil {

@@ -27,8 +27,7 @@ func faulty(t *testing.T) (w *world, logged *[]string) {
 	return w, logged
 }
 
-// TestFaultsEndTheScript: no call of a script catches a panic, wherever it happens. The panic is logged, the script is rolled
-// back, and the Lua state is not used again.
+// TestFaultsEndTheScript: wherever a panic happens, it ends the script, is logged, and makes the engine drop the Lua state.
 func TestFaultsEndTheScript(t *testing.T) {
 	const ping = "redis.call('ping')"
 	for name, body := range map[string]string{
@@ -68,8 +67,7 @@ func (w *world) tookAllOf(body string) bool {
 	return w.tookAll
 }
 
-// TestFaultLeavesNothing: a panic outside a protected call leaves the engine as it was. Such a panic can come while the text is
-// compiled, the arguments are handed over or the reply is made.
+// TestFaultLeavesNothing: a panic outside a protected call, such as in compiling, leaves the engine as it was.
 func TestFaultLeavesNothing(t *testing.T) {
 	fresh := newCanary(New(Options{})).shape.String()
 	large := strings.Repeat("x", 3<<20)

@@ -99,9 +99,8 @@ type restored struct {
 	sum       store.NewLibraries
 }
 
-// load loads one more library into s. It reads the first line, checks that the name is free, runs the code, and checks that the code
-// has registered at most maxFunctions functions: Redis makes its checks in this order. The argument took is how long the libraries that
-// are already in s took to load. The function taken reports whether a stored library has the given name and may not be replaced.
+// load loads one more library into s, with Redis's checks in their order. took is the time of loading those in s. taken reports whether a
+// stored library has a name and may not be replaced.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
@@ -138,8 +137,7 @@ func (s *restored) add(l *loadedLibrary) store.Error {
 	return ""
 }
 
-// collides returns an error if a function of l has the name of a function in a stored library, unless a library in s replaces the
-// stored one.
+// collides returns an error if l has a function of a stored library that s does not replace.
 func (s *restored) collides(c *store.Ctx, l *loadedLibrary) store.Error {
 	for _, f := range l.lib.Functions {
 		if other, _ := c.Function(f.Name); other != nil && !s.byName[other.Name] {

@@ -147,8 +147,7 @@ func TestLoadLimits(t *testing.T) {
 	}
 }
 
-// While a function runs, another goroutine can have it killed by FUNCTION KILL, and FUNCTION STATS shows it; SCRIPT KILL is
-// refused. While a script runs, FUNCTION KILL is refused, and FUNCTION STATS shows no function.
+// While a function runs, FUNCTION KILL can stop it, but SCRIPT KILL cannot. While a script runs, FUNCTION KILL is refused.
 func TestKillFunction(t *testing.T) {
 	var w *world
 	var stats []store.Reply
@@ -284,8 +283,7 @@ func TestDumpRestores(t *testing.T) {
 	}
 }
 
-// FuzzLibrary: whatever the code of a library is, the engine survives loading it and calling its functions. Code that could be
-// loaded can be loaded again from the result of FUNCTION DUMP.
+// FuzzLibrary: the engine survives any library, and can load the result of FUNCTION DUMP again.
 func FuzzLibrary(f *testing.F) {
 	f.Add(counterLibrary[len("#!lua name=counter\n"):])
 	f.Add("redis.register_function{function_name='f', callback=redis.log, description='x', flags={'no-writes', 'allow-oom'}}")
@@ -336,8 +334,7 @@ func TestRestoreTimeLimit(t *testing.T) {
 	}
 }
 
-// If a library is stopped while it loads, the error says so. A library may load only for the rest of the time that a script may
-// take.
+// A library may load only for the rest of a script's time. If it is stopped, the error says so.
 func TestLibrariesHaveTheTimeThatIsLeft(t *testing.T) {
 	const endless, short = "#!lua name=lib\nwhile true do end", "#!lua name=lib\nfor i = 1, 100000 do end redis.register_function('f', redis.log)"
 	dump := func(code string) string {
@@ -425,8 +422,7 @@ func TestTooManyFunctions(t *testing.T) {
 	}
 }
 
-// A function may have any number of flags. The engine counts the reading of the flags as work of the loading. It counts this work
-// for each function, even if all functions share the same list.
+// Reading flags is work of each function, even if all functions share one list.
 func TestFlagsAreWork(t *testing.T) {
 	w := newWorld(t, Options{Now: tick()})
 	flags := "local flags={" + strings.Repeat("'no-writes',", 10_000) + "}"

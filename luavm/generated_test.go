@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestGenerated runs random programs of conditions, assignments to several variables, loops, closures and variable arguments,
-// because code generators go wrong there. Their output was recorded from a real server, by -record like the corpus.
+// TestGenerated runs random programs with constructs in which code generators go wrong. Their output was recorded from a real server.
 func TestGenerated(t *testing.T) {
 	const golden, programs = "testdata/generated.json", 80
 	if *record != "" {
@@ -39,8 +38,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// generatedPrelude has the helpers of the programs. O prints. S makes a string, N a number, I a table and K a key of any value. M
-// returns four values.
+// generatedPrelude has helpers: O prints, M returns four values, and S, N, I and K make a string, number, table and key.
 const generatedPrelude = `local OUT,T,FS={},{p=1,q='x'},{}
 local function S(x)
   if type(x)=='table' then

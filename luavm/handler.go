@@ -6,13 +6,11 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// handlerSteps is how many instructions a call of an error handler counts as. A handler written in Go that fails is called about 220
-// times, and none of these calls runs an instruction.
+// handlerSteps is how many instructions a call of an error handler counts as: a handler in Go runs none.
 const handlerSteps = 16
 
-// errorHandler is the handler of an xpcall. C Lua calls the handler where the error happens, on top of the calls that have failed.
-// If the handler raises an error, too, C Lua calls it again for that error, on top of its first call. This ends when a call of the
-// handler returns, or when the calls nest too deeply (see roomForHandler). The result of the last call is the result of xpcall.
+// errorHandler is the handler of an xpcall. As in C Lua, its own errors call it again, until a call returns or calls nest too deeply
+// (roomForHandler).
 type errorHandler struct {
 	e       *Engine
 	value   lua.LValue     // the second argument of xpcall
@@ -31,8 +29,7 @@ func (e *Engine) isHandler(fn *lua.LFunction) bool {
 	return fn.IsG && len(fn.Upvalues) == 1 && fn.Upvalues[0].Value() == lua.LValue(e.guard)
 }
 
-// run calls the handler with the error at index 1, and leaves the result on the stack. If run itself panics, it never does so with
-// a *lua.ApiError, because gopher-lua would make a trace for that (see panicStopped).
+// run calls the handler with the error at index 1. It never panics with a *lua.ApiError, because gopher-lua would make a trace for that.
 func (h *errorHandler) run(L *lua.LState) int {
 	defer h.e.passHandlerPanics()
 	e := h.e

@@ -13,18 +13,14 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// hook is a context whose Done the interpreter calls before every instruction.
-// It never ends a script through the context: gopher-lua would raise an error
-// that a pcall of the script could catch. Instead Done looks at the instruction,
-// corrects the differences between gopher-lua and C Lua, charges memory, and
-// panics when the script must stop.
+// hook is a context whose Done the interpreter calls before every instruction. Done panics to stop a script: a script could catch the end
+// of a context.
 type hook struct {
 	e     *Engine
 	L     *lua.LState
 	frame **interp.Frame
 	armed bool // L.Panic is set to onError
-	// returns says that L is a coroutine that waits in a yield, and that its function called the yield as a tail call. gopher-lua has
-	// no frame of that function any more, so the next resume must end the coroutine.
+	// returns says that L waits in a tail call of yield. No frame is left to return to, so the next resume must end L.
 	returns bool
 }
 
@@ -36,14 +32,12 @@ func (*hook) Deadline() (at time.Time, ok bool) { return }
 func (*hook) Err() error                        { return nil }
 func (*hook) Value(any) any                     { return nil }
 
-// watched has a bit for every opcode that h.before must prepare: Done calls h.before for these in every script that has a hook. A
-// plain script (link.go) has no hook, so it must not contain them.
+// watched has a bit for every opcode that needs h.before. A plain script (link.go) has no hook, so it must not contain these.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has the bits of the call instructions. Done calls h.before for these, too. Unlike the opcodes in watched, these opcodes may
-// occur in a plain script, because it calls no Lua functions.
+// calls has the bits of further opcodes for h.before. A plain script may contain them, because it calls no Lua functions.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.
@@ -83,8 +77,7 @@ func (h *hook) look() {
 	f.TailCall = min(f.TailCall, maxTailCalls)
 }
 
-// before prepares for the instruction that is about to run: it raises an error, so that the instruction does not run, corrects the
-// instruction's operands, or charges for the instruction's memory and time.
+// before prepares for the next instruction, or raises an error in its place.
 func (h *hook) before(f *interp.Frame, inst uint32) {
 	e, L, a := h.e, h.L, interp.ArgA(inst)
 	switch interp.OpOf(inst) {
@@ -146,9 +139,7 @@ func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
 	e.beforeGrowth(t, key, f.Operand(L, interp.ArgC(inst)))
 }
 
-// landing follows __newindex, as the interpreter will, to the table that t[key] = … changes.
-// It refuses a read-only table at any step. It returns nil if the write changes no table,
-// because it calls a function or fails.
+// landing follows __newindex to the table that t[key] = … changes, and refuses read-only tables. It returns nil if no table changes.
 func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTable {
 	for range lua.MaxTableGetLoop {
 		e.refuseReadonly(L, t)
@@ -170,9 +161,7 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 	return nil
 }
 
-// beforeModulo changes the operands of %. gopher-lua computes the remainder differently from C Lua.
-// With the new operands it gets the remainder that C Lua gets with the old ones. The operands are
-// in registers of their own.
+// beforeModulo changes the operands of %, so that gopher-lua computes C Lua's remainder. They are in registers of their own.
 func beforeModulo(L *lua.LState, a, b int) {
 	x, y, ok := twoOperands(L, a, b)
 	if !ok {
@@ -217,8 +206,8 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 	}
 }
 
-// C Lua 5.1 does not use __len for tables. So beforeLen replaces a table whose metatable has __len by a copy without a metatable.
-// No variable changes, because the compiler gives the operand of # a register of its own (function.unary).
+// C Lua 5.1 ignores __len of tables, so beforeLen replaces the operand by a copy without metatable. The operand has its own register
+// (function.unary).
 func (e *Engine) beforeLen(L *lua.LState, a int) {
 	t, ok := L.Get(a).(*lua.LTable)
 	if !ok {

@@ -11,25 +11,19 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Function libraries keep memory from call to call: the locals of their code, and all
-// values that can be reached from these. Each call may add a little, and the limit on the memory
-// of one running script does not see the sum. So this file bounds what all libraries together keep.
+// Function libraries keep memory from call to call: the locals of their code, and all that can be reached from these. The limit of one
+// running script does not see the sum, so this file bounds it.
 //
-// The engine knows roughly how many bytes calls allocate (charge). When calls have allocated
-// enough since the last measurement, a walk over the kept values measures them. No library can
-// reach the values of another, so the walk enters only the libraries whose calls have allocated
-// much since their own last measurement (grownShare). For every other library, the engine adds the
-// bytes that its calls have allocated since its last measurement to the size that was measured. The
-// walk over the called library counts as work of the call. If the total is too large, the engine
-// drops the largest libraries; the code of a dropped library runs again before the next call of one
-// of its functions. The engine drops all libraries when it throws the Lua state away because a
-// script or function was stopped.
+// When calls have allocated enough, a walk measures the kept values. No library reaches another's values. So the walk enters only
+// libraries whose calls have since allocated much (grownShare); for the others, these allocations are added. The walk over the called
+// library is work of the call. If the total is too large, the engine drops the largest libraries, whose code runs again before their next
+// call.
 
 // All libraries together may keep 1/keptShare of the memory limit of a script.
 const keptShare = 2
 
-// A measurement enters a library only if, since the library was last measured, its calls have allocated more than 1/grownShare
-// of its size. If the total is above the limit, a second measurement enters each library whose calls have allocated anything.
+// A measurement enters libraries whose calls have since allocated more than 1/grownShare of their size. Above the limit, a second one
+// enters all libraries with any allocation.
 const grownShare = 8
 
 // mayKeep returns how many bytes all libraries together may keep.
@@ -54,15 +48,13 @@ func (e *Engine) forget() {
 	e.keeping = keeping{next: e.mayKeep() / 8, walked: e.walked}
 }
 
-// Forget drops all loaded libraries: their locals start anew. A node calls Forget when it begins to lead. The locals that its
-// libraries have kept are out of date, because functions have run on other leaders meanwhile.
+// Forget drops all loaded libraries. A node that begins to lead calls it, because functions have run elsewhere meanwhile.
 func (e *Engine) Forget() { e.forget() }
 
 // Settle says that nothing of what has run so far will be undone by Undo.
 func (e *Engine) Settle() { e.settled++ }
 
-// Undo says that all that has run since the last call of Settle is undone, and that some of it may run again. It drops the
-// libraries whose functions have run since, because these have changed the locals.
+// Undo says that all that has run since the last Settle is undone. It drops the libraries whose functions have run since.
 func (e *Engine) Undo() {
 	if e.lastRan != e.settled {
 		return // most batches run no function, and there may be many libraries
@@ -74,11 +66,8 @@ func (e *Engine) Undo() {
 	}
 }
 
-// keepsTooMuch must be called after code of library l has run. When a measurement is due, it measures the libraries that may have
-// grown. If the total of all libraries is above the limit, it restarts libraries: first l, if l keeps more than half of the limit,
-// then the largest others, until the total is within the limit. (While l is being loaded, it may keep the whole limit.) The result
-// tells whether l was restarted. If the call is killed or exceeds a limit while l is measured, the result is false, and e.stop is
-// set.
+// keepsTooMuch must be called after code of l has run. At a measurement above the limit, it restarts l, if l keeps more than half of the
+// limit (while loading: all), then the largest others. It reports whether l was restarted. After a stop it returns false.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	if e.stop != "" || e.dirty {
 		return false // finish will drop all libraries
@@ -123,9 +112,8 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	return kept
 }
 
-// measure returns an upper bound of the bytes that l and all loaded libraries keep. l may still be loading. measure walks over each
-// library whose calls have allocated more than 1/share of the library's size since its last measurement, and sets the size of that
-// library.
+// measure bounds the bytes that l and the loaded libraries keep. It measures libraries whose calls have allocated more than 1/share of
+// their size.
 func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	w := walk{e: e, seen: map[unsafe.Pointer]bool{}, blocks: map[uintptr]bool{}}
 	visit := func(l *loadedLibrary) {
@@ -150,8 +138,7 @@ func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	return total
 }
 
-// walk adds up the memory of all values that can be reached from those passed to add. It does not enter the read-only tables
-// and the main Lua state, which all scripts share.
+// walk adds up the memory that can be reached from the values passed to add, except what all scripts share.
 type walk struct {
 	e    *Engine
 	work func(steps int) // counts the walk as work; may be nil
@@ -340,8 +327,7 @@ func (w *walk) thread(th *lua.LState) {
 	}
 }
 
-// own returns part as a Lua string. If the running code may keep values from call to call (e.keeps), own returns a copy: part itself
-// would keep the larger string that contains it in memory.
+// own returns part as a Lua string, as a copy if the running code may keep it: part keeps a larger string in memory.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
 		e.charge(int64(len(part)) + boxSize)

@@ -49,8 +49,7 @@ var parts = map[string]string{
 	"struct":       "t[i]=struct.unpack('c1',string.rep('x',1e5))",
 }
 
-// TestKeptStateIsBounded: each library here keeps something of every call. Before it keeps twice the memory that libraries may
-// keep, a call gets an error, and the library begins anew.
+// TestKeptStateIsBounded: a call of a library that keeps too much gets an error, and the library begins anew.
 func TestKeptStateIsBounded(t *testing.T) {
 	for name, code := range growers {
 		t.Run(name, func(t *testing.T) { keep(t, code, 1<<20, true) })

@@ -20,8 +20,7 @@ func killedIn(w *world) (answer *store.Reply) {
 	return answer
 }
 
-// TestKillAtTheEnd: if SCRIPT KILL has replied OK, the script returns no result, even if it ends before the next look at the
-// limits. A script that has written cannot be killed.
+// TestKillAtTheEnd: after SCRIPT KILL has replied OK, the script returns no result, even if it ends at once.
 func TestKillAtTheEnd(t *testing.T) {
 	for what, body := range map[string]string{
 		"on the fast path": "redis.call('ping') return 'done'",

@@ -138,8 +138,7 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	return 2
 }
 
-// next returns the key of t that comes after the key "from", and the value of the returned key. It differs from gopher-lua's Next if
-// "from" is an index that table.remove has cut off the array: Next would skip the first key of the hash part.
+// next is gopher-lua's Next, which would skip a key of the hash part after an index that table.remove has cut off the array.
 func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	n, ok := from.(lua.LNumber)
 	if keys := interp.HashKeys(t); ok && len(keys) > 0 && removed(t, float64(n)) {
@@ -161,8 +160,7 @@ const slotsInStep = 16
 // workSlots counts the work of a walk over a table. The walk also meets elements and keys whose values were set to nil.
 func (e *Engine) workSlots(t *lua.LTable) { e.work(interp.Slots(t) / slotsInStep) }
 
-// workNext counts the work of the function next. On its way from the key "from" to the key "to", next skips the elements and keys
-// without a value.
+// workNext counts the work of next, which skips elements and keys without a value.
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	if interp.DeadKeys(t) > slotsInStep {
 		end := interp.PlaceOf(t, to)
@@ -189,8 +187,7 @@ func (e *Engine) basePairs(L *lua.LState) int {
 	return 3
 }
 
-// basePcall is Redis's pcall. If the error is a table whose field err is a text, basePcall returns false and that text.
-// If the field is no text, basePcall returns false, the table and the field.
+// basePcall is Redis's pcall: for an error table whose field err is a text, it returns only that text.
 func (e *Engine) basePcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
 		// Redis pushes false as a placeholder for the first result. Without arguments, Redis then calls this false.
@@ -326,9 +323,7 @@ func (e *Engine) baseToString(L *lua.LState) int {
 	return 1
 }
 
-// display is tostring without metamethods. For a table, a function or a coroutine C Lua
-// prints its address. display prints a number instead, which counts the values that the
-// script has displayed: it reveals nothing about the process and is the same on every node.
+// display is tostring without metamethods. In place of an address it prints a number, which is the same on every node.
 func (e *Engine) display(v lua.LValue) string {
 	switch v := v.(type) {
 	case lua.LString:
@@ -382,8 +377,7 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 	return n
 }
 
-// baseErrHandler is Redis's error handler, which Redis leaves among the globals. In Redis
-// the handler is a Lua function, so an error in the handler itself has a position.
+// baseErrHandler is Redis's error handler, a global. In Redis it is a Lua function, so an error in it has a position.
 func (e *Engine) baseErrHandler(L *lua.LState) int {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {

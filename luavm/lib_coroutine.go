@@ -36,8 +36,7 @@ func (e *Engine) coCreate(L *lua.LState) int {
 		e.argError(L, 1, "Lua function expected")
 	}
 	e.charge(coroutineCost)
-	// A thread made by gopher-lua would get a context derived from the parent's, and that context would not call our hook. So the
-	// parent has no context while the thread is made.
+	// A thread would get a context derived from its parent's, which would not call our hook. So the parent has none meanwhile.
 	h := e.unwatch(L)
 	e.rawCreate(L)
 	e.watch(L, h)
@@ -80,9 +79,7 @@ func (e *Engine) coRunning(L *lua.LState) int {
 	return 1
 }
 
-// resume runs the coroutine at index 1 of the stack with the arguments above it. resume pushes true and the results, or false and an
-// error, and returns how many values it has pushed. The argument slots is how many values C Lua has below the results on the stack: for
-// coroutine.resume one, the coroutine itself, and for a wrapped coroutine none.
+// resume runs the coroutine at index 1, and returns how many values it has pushed. slots is how many values C Lua has below them.
 func (e *Engine) resume(L *lua.LState, slots int) int {
 	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
 		e.throw(L, "too many arguments to resume")
@@ -94,8 +91,7 @@ func (e *Engine) resume(L *lua.LState, slots int) int {
 	return n
 }
 
-// waitingValues returns how many values C Lua has on the stack of a coroutine that waits to be resumed. A coroutine
-// that has not begun has one value, its function. A coroutine that has begun has none.
+// waitingValues returns how many values C Lua has on the stack of a waiting coroutine: its function, if it has not begun.
 func waitingValues(th *lua.LState) int {
 	if th.Dead || interp.TopFrame(th) != nil {
 		return 0
@@ -140,8 +136,7 @@ func (e *Engine) proceed(L *lua.LState) int {
 	return n
 }
 
-// fillResults pushes a nil for each result that the call of yield in th wants beyond the arguments of the resume. gopher-lua would
-// leave the registers of these results without any value.
+// fillResults pushes nil for each result that yield in th wants beyond the resume's arguments: gopher-lua would leave its register empty.
 func fillResults(L, th *lua.LState) {
 	f := interp.TopFrame(th)
 	if f == nil {
@@ -178,8 +173,7 @@ func (e *Engine) coWrap(L *lua.LState) int {
 	return 1
 }
 
-// coYield suspends the running coroutine. It raises an error in the main Lua state. It also raises one if a call of a Go function,
-// a metamethod or an iterator is in progress in the coroutine, because gopher-lua cannot continue such a call.
+// coYield suspends the running coroutine. It raises an error where gopher-lua cannot continue, such as inside a metamethod.
 func (e *Engine) coYield(L *lua.LState) int {
 	if L == e.L || !yieldable(interp.TopFrame(L)) {
 		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
@@ -190,8 +184,8 @@ func (e *Engine) coYield(L *lua.LState) int {
 	return -1
 }
 
-// yieldable reports whether gopher-lua can go on with all frames below f after a yield. They must be frames of Lua functions, each
-// of which called the next by CALL or TAILCALL, and not as a metamethod or an iterator.
+// yieldable reports whether all frames below f are Lua functions in a CALL or TAILCALL. After a yield, gopher-lua can continue only
+// these.
 func yieldable(f *interp.Frame) bool {
 	for f = f.Parent; f != nil; f = f.Parent {
 		if f.Fn.IsG {

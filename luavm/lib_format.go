@@ -134,8 +134,7 @@ func (f formatSpec) pad(s string) string {
 	return s
 }
 
-// zeroPad joins a sign or base prefix and digits, and pads them to the width. If the format has the flag 0 but not the flag -,
-// zeros between prefix and digits fill the width, otherwise spaces do.
+// zeroPad pads prefix and digits to the width, with zeros between the two only for the flag 0 without the flag -.
 func (f formatSpec) zeroPad(prefix, digits string) string {
 	if n := f.width - len(prefix) - len(digits); n > 0 && f.zero && !f.minus {
 		return prefix + strings.Repeat("0", n) + digits

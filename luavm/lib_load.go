@@ -17,8 +17,7 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is how many instructions baseLoad counts for each call of the function that returns the pieces. That function may be
-// written in Go, and then runs no instructions that the hook could count.
+// pieceSteps is how many instructions a call of load's function counts as: a function in Go runs none.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.
@@ -78,9 +77,8 @@ type compiled struct {
 	used   allocated     // what compiling allocated
 }
 
-// compile compiles the text of a script or a library, within the time limit of a script. If state has stateRunning, SCRIPT KILL
-// can stop the compiling. If compile was stopped, e.stop is set. What compiling allocates counts as memory of the script or
-// library, so gopher-lua's first run of the compiled form begins with c.used in e.allocated.
+// compile compiles a script or library within a script's time limit. stateRunning allows SCRIPT KILL. A stop sets e.stop. c.used also
+// counts for the run.
 func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c compiled, err error) {
 	e.begin(ctx, "", true)
 	e.heapBase = heapBytes()
@@ -98,9 +96,7 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 	return c, err
 }
 
-// watchCompiler charges the script for the memory and the work of compiling a text; charging checks the limits. compile.Chunk calls
-// it now and then. watchCompiler also limits the size of the compiled form (compiledShare). It takes that size from the compiler,
-// because the heap contains other objects, too.
+// watchCompiler charges for compiling, and limits the size of the compiled form (compiledShare). compile.Chunk calls it.
 func (e *Engine) watchCompiler(p compile.Progress) {
 	e.charge(p.Bytes)
 	if p.Kept > e.opts.MemoryLimit/compiledShare {

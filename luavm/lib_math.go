@@ -46,9 +46,7 @@ func (e *Engine) openMath() {
 	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 }
 
-// oneNumber makes a library function from fn, a function of math. If the argument is NaN, the library function returns that NaN as a
-// quiet one. If fn returns NaN for any other argument, the library function returns the argument invalid, which is the NaN that the C
-// function returns.
+// oneNumber makes a library function of fn. As in C, a NaN argument comes back quiet, and invalid replaces other NaN results.
 func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
 		x := float64(e.arg.Number(L, 1))

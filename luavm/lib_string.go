@@ -28,8 +28,7 @@ var stringLibrary = library{
 	"upper":   (*Engine).stringUpper,
 }
 
-// relative returns the position pos in a string of n bytes, where a negative pos counts from the end. It returns 0 for a
-// position before the start.
+// relative returns the position pos in a string of n bytes, negative from the end, or 0 before the start.
 func relative(pos, n int) int {
 	if pos < 0 {
 		pos += n + 1

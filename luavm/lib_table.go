@@ -158,8 +158,7 @@ func (e *Engine) tableRemove(L *lua.LState) int {
 	return 1
 }
 
-// tableSort follows the quicksort of ltablib.c step by step, so that an inconsistent
-// order function gives the same permutation and the same error as in C Lua.
+// tableSort follows ltablib.c's quicksort, so that an inconsistent order function has the same effect as in C Lua.
 func (e *Engine) tableSort(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
 	n := e.length(t)

@@ -13,15 +13,11 @@ import (
 // libraryEngine is the only engine that the first line of a library may name.
 const libraryEngine = "LUA"
 
-// maxFunctions is how many functions a library may register when FUNCTION LOAD or RESTORE creates it. The number is limited because
-// every node inserts each function into a sorted tree when it applies the library.
+// maxFunctions bounds a new library's functions, because every node inserts each function into a sorted tree.
 const maxFunctions = 10_000
 
-// loadedLibrary is a library whose code has run in the present Lua state. The
-// store has the code and the registered names and flags. The functions themselves exist
-// only in the Lua state: if they are not there when one of them is called, the engine runs
-// the code again. The functions keep the locals of their library from call to call, until the
-// engine drops the library or the Lua state.
+// loadedLibrary is a library whose code has run in the present Lua state. Its functions and locals exist only there: without them, the
+// code runs again.
 type loadedLibrary struct {
 	lib *store.Library
 	fns map[string]*lua.LFunction // by registered name
@@ -44,10 +40,8 @@ var whileLoading = [...]string{
 	"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
 }
 
-// openFunctions makes the table with the globals of libraries, libEnv. It is empty:
-// its metatable looks up every name in libLoad while a library loads, and in libRun
-// afterwards. So while a library loads, its code cannot call what its functions can
-// call later.
+// openFunctions makes libEnv, the globals of libraries. Its metatable looks in libLoad while a library loads, and in libRun later:
+// loading code may call less.
 func (e *Engine) openFunctions() {
 	L := e.L
 	e.libRun = L.CreateTable(0, 32)
@@ -84,9 +78,7 @@ func (e *Engine) openFunctions() {
 	e.libEnv.Metatable = e.libMeta
 }
 
-// loadLibrary compiles and runs the code of a library, and returns the library with the
-// functions that the code registered. skip is the length of the code's first line, which
-// parseLibrary has read. The parameter before is how much of the time limit was used up before the call of loadLibrary.
+// loadLibrary compiles and runs a library's code. skip is the length of the first line. before is the used part of the time limit.
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
@@ -145,8 +137,7 @@ func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	return ""
 }
 
-// loaded returns a library whose functions can be called. If it must load the library first, the time of loading counts towards
-// the time limit of the call.
+// loaded returns a library whose functions can be called. Loading it counts toward the call's time limit.
 func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store.Error) {
 	l := e.libs[lib.Name]
 	if l != nil && (l.lib == lib || l.lib.Code == lib.Code) {
@@ -170,8 +161,7 @@ func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store
 	return l, ""
 }
 
-// maxLoaded bounds the number of loaded libraries. Before the engine keeps one more, it drops all of them. It loads a
-// dropped library again when one of the library's functions is called.
+// maxLoaded bounds the number of loaded libraries. Before the engine keeps one more, it drops all of them.
 const maxLoaded = 1000
 
 func (e *Engine) keep(l *loadedLibrary) {

@@ -15,22 +15,20 @@ import (
 const (
 	// loadTimeLimit is how long the code of a library may run to register its functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// The time limit stops a script or library only after it has run at least shortScript instructions or at least shortTime. On a
-	// slow machine, work before the script's begin (store.Ctx.ScriptTime) may have used up the limit, and that is no fault of the
-	// script.
+	// The time limit spares a script or library below shortScript instructions and shortTime: earlier work (store.Ctx.ScriptTime) may
+	// have used the limit up.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
-	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If these take longer than slowLook,
-	// because they compare long strings for example, the looks come more often, up to one before every instruction.
+	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If these take longer than slowLook, the looks
+	// come more often.
 	//
-	// A script that may have large values can have slow instructions at any time. So at most lookOften instructions run between two
-	// looks at such a script. A script may have large values for the rest of its run once it was charged for more than
-	// 32*largeBytes. After it has allocated more than largeBytes at once, the engine assumes large values only for a while.
+	// If a script may have large values, at most lookOften instructions run between looks: for a while after an allocation of more than
+	// largeBytes, and always after charges of more than 32*largeBytes.
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
-	// A look at the limits measures the process's allocations (seeAllocations), too, if the instructions since the last look took
-	// longer than slowAlloc, and whenever the last unseenLooks-1 looks did not measure.
+	// A look also measures the process's allocations (seeAllocations) if the last instructions took longer than slowAlloc, and otherwise
+	// every unseenLooks looks.
 	slowAlloc   = 50 * time.Microsecond
 	unseenLooks = 16
 	largeBytes  = 1 << 20
@@ -40,27 +38,22 @@ const (
 	instructionCost = 32
 	// commandCost is the number of bytes charged each time a long command calls store.Ctx.Watch.
 	commandCost = 256 << 10
-	// heapFrom is how many bytes a script may allocate before checkHeap first looks at the heap. Between two later looks, the
-	// script may allocate at least as many bytes again.
+	// heapFrom is how many bytes a script may allocate before the first look at the heap, and at least between two others.
 	heapFrom = 1 << 20
 	// heapStep is the maximum number of bytes that a script may allocate between two looks at the heap, unless a sixteenth of
 	// MemoryLimit is more.
 	heapStep = 4 << 20
 )
 
-// setTableLimits bounds how far gopher-lua fills an array with nil when a large
-// index is set; larger indexes go into the hash part. gopher-lua has only a global
-// variable for that.
+// setTableLimits bounds how far gopher-lua fills an array for a large index. gopher-lua has only a global variable for that.
 var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
 
-// stopped marks a panic that ends a script which must stop. It is the panic value itself or, after panicStopped, the cause of the
-// error that is the panic value.
+// stopped marks a panic that stops a script: as its value or, after panicStopped, as the cause of an error.
 type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
 
-// panicStopped panics with an error that already has a trace: gopher-lua's protected calls pass such an error on unchanged. For
-// an error without a trace, each protected call would make a trace, whose cost grows with the square of the calls on the stack.
+// panicStopped panics with an error that has a trace. Otherwise each protected call would make one, at a quadratic cost.
 func panicStopped() {
 	panic(&lua.ApiError{Type: lua.ApiErrorPanic, Object: lua.LString(stopped{}.Error()), StackTrace: "-", Cause: stopped{}})
 }
@@ -119,10 +112,8 @@ func (e *Engine) checkLimits() {
 	e.seeAllocations()
 }
 
-// seeAllocations measures how many bytes the process has allocated since the script's first look, whether the script was charged
-// for them or not. The engine calls it after slow instructions, because instructions that allocate much are slow, and at least
-// every unseenLooks looks. The measurement includes what other goroutines allocate. That does no harm to the short scripts of
-// locks, because they end before a second look.
+// seeAllocations measures what the process has allocated since the script's first look. Other goroutines count, but short scripts end
+// before a second look.
 func (e *Engine) seeAllocations() {
 	if e.unseen++; e.unseen < unseenLooks && !e.slow && e.seen > 0 {
 		return
@@ -205,8 +196,7 @@ func (e *Engine) pass(n int) {
 	}
 }
 
-// charge counts n bytes that the script is about to allocate, and checks the heap when a check is due. If n is large, charge also
-// counts the work of filling the bytes.
+// charge counts n bytes that the script is about to allocate, and the work of filling them if n is large.
 func (e *Engine) charge(n int64) {
 	e.spend(n)
 	if n > longText {
@@ -235,10 +225,8 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 // buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap compares the size of the heap with its smallest size at a check of this script. It stops the script if the coming
-// allocation would make the heap more than MemoryLimit larger than this smallest size. The argument next is the size of that allocation
-// in bytes. The heap includes unreachable objects, so checkHeap runs a garbage collection and looks again before it stops the script.
-// If the script has allocated less than an eighth of the limit, others must have filled the heap, and the script goes on.
+// checkHeap stops the script if, even after a garbage collection, the next bytes would make the heap more than MemoryLimit larger than at
+// its smallest check. If the script has allocated less than an eighth of the limit, others have filled the heap.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)
@@ -264,11 +252,8 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the number of bytes for which Bring must find room. These are the bytes that the process has allocated
-// since the last call of Bring, and the bytes that are about to be allocated (the argument next). bring subtracts the bytes that were
-// about to be allocated at the last call, because Bring has found room for them already. At the script's first call, bring passes what
-// the script was charged, which includes the argument next. For later calls it measures the process, because charge counts too little
-// where tables grow.
+// bring calls Options.Bring with the bytes allocated since the last call and those that come next, but not those announced last time.
+// Except at the first call it measures the process, because charge counts too little.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

@@ -230,9 +230,7 @@ func TestTimeOfATransaction(t *testing.T) {
 	}
 }
 
-// TestShortScripts: the engine does not stop a script of few instructions, even if its user has little time left and
-// the machine delays the script. It stops a script of many instructions, and any script that the machine delays for
-// long.
+// TestShortScripts: the engine stops a script only after many instructions or a long time, even if its user has little time left.
 func TestShortScripts(t *testing.T) {
 	for body, most := range map[string]struct {
 		look   time.Duration // between two looks at the clock
@@ -325,8 +323,7 @@ func TestStepsCountWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestSlowSteps: a script whose single steps are slow is stopped soon after its time limit. The clock of the test moves on by the
-// time that the steps take.
+// TestSlowSteps: a script whose single steps are slow is stopped soon after its time limit.
 func TestSlowSteps(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	for _, script := range []string{

@@ -9,10 +9,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Scripts look up the same globals in every run: redis, redis.call, KEYS and ARGV.
-// These names never get other values (sandbox.go), so link makes the values constants when
-// it links a script with a Lua state. The number and order of the instructions stay the same,
-// because the engine finds the line and the variable names for an error text by the index of the instruction.
+// Globals such as redis.call and KEYS never change (sandbox.go), so link makes them constants when it links a script with a Lua state.
+// The instructions keep their number and order, because error texts find lines and names by index.
 
 // link returns a copy of p in which constants replace reads of globals and of fields of library tables.
 func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
@@ -42,8 +40,7 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 		}
 	}
 	targets := jumpTargets(p)
-	// Some words of p.Code are no instructions, but operands of the CLOSURE or SETLIST before them. Such a word looks like a MOVE
-	// or GETUPVAL, so the loop leaves it alone.
+	// Operands of CLOSURE and SETLIST in p.Code look like a MOVE or GETUPVAL, so the loop leaves them alone.
 	for at, inst := range p.Code {
 		switch interp.OpOf(inst) {
 		case lua.OP_GETGLOBAL:
@@ -81,8 +78,7 @@ func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 	return lib
 }
 
-// linkedName returns the name by which the script reads the value of a constant that link has added; kind is "global" or
-// "field". Both results are empty for any other constant.
+// linkedName returns how the script names a constant that link has added: kind is "global" or "field".
 func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 	switch p.Constants[i].(type) {
 	case *lua.LTable, *lua.LFunction:
@@ -106,11 +102,10 @@ func jumpTargets(p *lua.FunctionProto) []bool {
 }
 
 const (
-	// plainLength is how many instructions a script that runs without the hook may have. With the hook, as many instructions may
-	// run between two looks at the limits.
+	// plainLength is how many instructions a script without the hook may have.
 	plainLength = lookEvery
-	// plainComparisons and plainOrders are how many comparisons for equality and for order a plain script may have: without the
-	// hook, nothing counts the time of comparing long texts.
+	// plainComparisons and plainOrders bound a plain script's comparisons: without the hook, nothing counts the time of comparing long
+	// texts.
 	plainComparisons, plainOrders = 32, 4
 	// plainGlobals has the globals that a plain script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
@@ -118,10 +113,8 @@ const (
 
 // isPlain reports whether a script needs no hook. Most scripts of locks are plain.
 //
-// A plain script is short. It has no jump back, so it ends after at most as many steps as it has instructions. It has
-// no opcode of the set watched (hook.go), such as those that make functions or begin a numeric for. It uses only the
-// globals in plainGlobals, whose functions run no Lua. It makes no method call (text:rep(n)), has no long text, looks
-// up fields only by constant keys, and compares little.
+// A plain script is short and has no jump back, so it soon ends. It has no opcode of watched (hook.go), calls no Lua function, has no
+// long text, looks up fields only by constant keys, and compares little.
 func isPlain(p *lua.FunctionProto) bool {
 	long := func(v lua.LValue) bool { text, ok := v.(lua.LString); return ok && len(text) >= longText }
 	if len(p.Code) > plainLength || slices.ContainsFunc(p.Constants, long) {

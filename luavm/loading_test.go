@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestLoadingForACallIsItsTime: if FCALL has to load a library, the loading counts as time of the call. So the limit of
-// the caller's user applies, which may be shorter than that of other users.
+// TestLoadingForACallIsItsTime: if FCALL has to load a library, the loading counts as time of the call.
 func TestLoadingForACallIsItsTime(t *testing.T) {
 	const lib = "#!lua name=l\nfor i = 1, 76800 do end redis.register_function('f', function() while true do end end)" // 300 looks
 	for _, test := range []struct {

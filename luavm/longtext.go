@@ -7,26 +7,23 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// If an instruction fails, gopher-lua would copy a long text into the error, and the script would not be charged. So this file
-// raises that error before the instruction. It also counts the time that an instruction takes for a long text.
+// gopher-lua would copy a long text into an error, uncharged, so this file raises such errors itself. It also counts time for long texts.
 
-// longText is the size in bytes from which a text is long. As long as a script cannot have a long text, the hook does not look at
-// the instructions that read a field or compare.
+// longText is the size in bytes from which a text is long. Without long texts, the hook ignores instructions that read a field or
+// compare.
 const longText = 16 << 10
 
 // onTexts has a bit for every opcode that reads a field or compares.
 const onTexts uint64 = 1<<lua.OP_GETTABLE | 1<<lua.OP_GETTABLEKS | 1<<lua.OP_SELF | 1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE
 
-// watchTexts must be called when a script or function begins. size is the number of bytes of the script's text, or the number of
-// bytes that the function's library keeps: all of these may be one long text.
+// watchTexts must be called when a script or function begins. size bounds the longest text that it has at the beginning.
 func (e *Engine) watchTexts(size int) {
 	if size > longText {
 		e.onTexts = onTexts
 	}
 }
 
-// refuseIndex raises the error of C Lua if the instruction uses a long key for a value that cannot be indexed: gopher-lua
-// would put the key into the text of its error.
+// refuseIndex raises C Lua's error for a long key of what is no table: gopher-lua would copy the key into its error.
 func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 	reg, k, event := interp.ArgB(inst), interp.ArgC(inst), "__index"
 	switch interp.OpOf(inst) {
@@ -58,8 +55,7 @@ func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 	}
 }
 
-// orderedInStep is how many bytes of each of two texts gopher-lua compares in the time of an instruction to find out which text is
-// less. The number is small, because gopher-lua compares byte by byte.
+// orderedInStep is how many bytes of two texts gopher-lua orders in the time of an instruction.
 const orderedInStep = 16
 
 // beforeComparison counts the work of an instruction that compares two long texts.

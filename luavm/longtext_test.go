@@ -41,8 +41,7 @@ func TestUnchargedTexts(t *testing.T) {
 	}
 }
 
-// TestLongKeyOfNoTable: a script uses a long text as a key of a value that is no table. The text of the error does not contain the key,
-// and the engine makes no copy of the key.
+// TestLongKeyOfNoTable: a long key of a value that is no table is neither copied nor in the error.
 func TestLongKeyOfNoTable(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 64 << 20})
 	const head = "local s=string.rep('x',1e7) local n local e for i=1,20 do e=select(2,pcall(function() "
@@ -92,8 +91,7 @@ func TestConcatWithMetamethods(t *testing.T) {
 	}
 }
 
-// TestLongArrays: a script that adds an element to a full array is stopped. gopher-lua would put the element into the hash part,
-// where scripts do not find it.
+// TestLongArrays: a script that adds to a full array is stopped. gopher-lua would put the element where scripts do not find it.
 func TestLongArrays(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 64 << 20})
 	old := lua.MaxArrayIndex

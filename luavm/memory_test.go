@@ -188,8 +188,7 @@ func TestMemoryOfOneStep(t *testing.T) {
 	}
 }
 
-// costlyText returns a text whose compiled form takes over a hundred times as much memory: deeply nested functions that use
-// variables of the outermost one. When the text runs, only its head does anything.
+// costlyText returns a text whose compiled form is over a hundred times larger. Only its head does anything.
 func costlyText(head string, size int) string {
 	const names = "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,A,B,C,D,E,F,G,H,I,J,K,L,M,N,O,P,Q,R,S,T,U,V,W,X,Y,Z"
 	unit := strings.Repeat("function F()", 150) + "return " + names + strings.Repeat(" end", 150) + " "
@@ -197,8 +196,8 @@ func costlyText(head string, size int) string {
 	return head + strings.Repeat(unit, (size-len(head))/len(unit)) + "end end "
 }
 
-// TestCompiledTextIsMemoryOfTheScript: the memory that compiling takes counts against the memory limit of a script, whichever way
-// the text comes. The limit stops the compiler long before the end of the text.
+// TestCompiledTextIsMemoryOfTheScript: compiling counts against a script's memory limit, whichever way the text comes, and is stopped
+// early.
 func TestCompiledTextIsMemoryOfTheScript(t *testing.T) {
 	const limit = 16 << 20
 	text := costlyText("", 1<<20-100)
@@ -279,8 +278,7 @@ func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	}
 }
 
-// TestCompiledFormHasALimit: the engine refuses a script whose compiled form would fill the whole cache of compiled forms. The
-// cache could not keep such a script, so the engine would have to compile it again at each call.
+// TestCompiledFormHasALimit: a script too large for the cache of compiled forms is refused, because each call would compile it again.
 func TestCompiledFormHasALimit(t *testing.T) {
 	script := "local x={" + strings.Repeat("function()end,", 20000) + "} return #x"
 	size := 2*compiledSize(mustCompile(t, script)) + int64(len(script))

@@ -6,10 +6,9 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// A call of Lua from Go nests on Go's stack, and so does the interpreter's call of a metamethod. A program that exhausts Go's stack
-// dies. C Lua counts such calls (nCcalls), and raises an error at 200. Here each such call starts the interpreter's main loop. The
-// resume of a coroutine starts it, too, and so does the call of one Go function by another. So the engine counts the starts of a
-// main loop.
+// Calls of Lua from Go and of metamethods nest on Go's stack, which must not overflow. C Lua counts such calls (nCcalls), up to 200. Here
+// each starts the interpreter's main loop, as a coroutine's resume and a Go function's call of another do. So the engine counts these
+// starts.
 
 const (
 	// maxNesting is LUAI_MAXCCALLS.
@@ -18,8 +17,7 @@ const (
 	errorNesting = maxNesting + maxNesting/8
 )
 
-// openLoops makes the engine's two main loops: watchedLoop calls the hook, plainLoop is for scripts that need no hook. Each counts
-// the nested calls, and then runs a main loop of gopher-lua.
+// openLoops makes the engine's two main loops, which count nested calls: watchedLoop calls the hook, plainLoop does not.
 func (e *Engine) openLoops() {
 	L := e.L
 	L.SetContext(newHook(e, L))
@@ -46,8 +44,8 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 	}
 }
 
-// noRoomForHandler is the panic value if calls nest too deeply to call the handler of an error. It is a text and not an error of
-// gopher-lua, because gopher-lua would make a trace for such an error (see panicStopped).
+// noRoomForHandler is the panic value if calls nest too deeply for an error handler. For an error, gopher-lua would make a trace
+// (panicStopped).
 const noRoomForHandler = "no room for the handler"
 
 const (
@@ -69,8 +67,8 @@ func (e *Engine) tooDeep(L *lua.LState) {
 	}
 }
 
-// roomForHandler does what luaD_call does for the call of an error handler. At maxNesting, luaD_call raises an error instead of the
-// call. The handler is then called once more, for that error, one level deeper.
+// roomForHandler does what luaD_call does: at maxNesting, the call of a handler becomes an error, which calls the handler one level
+// deeper.
 func (e *Engine) roomForHandler(L *lua.LState) {
 	switch {
 	case e.depth >= errorNesting:

@@ -16,8 +16,7 @@ import (
 // longInput is the length of s, the text that each probe uses.
 const longInput = 64 << 10
 
-// The next two numbers say for how many bytes a step may stand: looped, where a loop of Go reads the bytes one by one, and passed,
-// where assembly passes many bytes at once.
+// A step may stand for looped bytes that a loop of Go reads, or for passed bytes that assembly reads.
 const (
 	looped = 64
 	passed = 256
@@ -124,9 +123,7 @@ var instructions = map[string]probe{
 	"{err=s}":         {"local a={err=s}", 0, breaks},
 }
 
-// TestEveryTextIsWork calls each function that scripts can call. A function that reads a text counts steps in
-// proportion to its length, so that the next check of the limits comes soon enough. A function that copies a text
-// charges its length as memory.
+// TestEveryTextIsWork: each function counts steps for a text that it reads, and charges memory for one that it copies.
 func TestEveryTextIsWork(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 1 << 30})
 	names := functionNames(w.e)

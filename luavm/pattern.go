@@ -144,8 +144,7 @@ func matchClass(c, class byte) bool {
 	return is == (class&0x20 != 0)
 }
 
-// match matches the pattern from its offset p on against the subject from its offset s on. It returns where the
-// match ends in the subject, or -1.
+// match matches the pattern from p on with the subject from s on. It returns the match's end, or -1.
 func (m *matcher) match(s, p int) int {
 	m.depth++
 	if m.depth > matchDepth {
@@ -204,8 +203,7 @@ func (m *matcher) match(s, p int) int {
 	return s
 }
 
-// item matches the pattern item at p. If done is true, the result of the whole match is decided: the result end is where the match ends
-// in the subject, or -1. Otherwise matching must go on at the offset next of the pattern and at the offset end of the subject.
+// item matches the pattern item at p. If done, end is the end of the whole match, or -1. Otherwise matching goes on at next and end.
 func (m *matcher) item(s, p int) (next, end int, done bool) {
 	ep := m.classEnd(p)
 	hit := s < len(m.s) && m.single(m.s[s], p, ep)
@@ -369,8 +367,7 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 	return m.e.own(m.s[c.start : c.start+c.n])
 }
 
-// push pushes the captures of the match m.s[s:e] and returns their number. If whole is true
-// and the pattern has no captures, it pushes the whole match.
+// push pushes the captures of the match m.s[s:e] and returns their number. Without captures, whole makes it push the whole match.
 func (m *matcher) push(s, e int, whole bool) int {
 	n := m.level
 	if n == 0 && whole {

@@ -16,7 +16,7 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// TestSignals: SIGHUP and other signals that are not meant to end a node cost no lock and no connection.
+// TestSignals: signals that are not meant to end a node, such as SIGHUP, cost no lock and no connection.
 func TestSignals(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	c := n.Dial()

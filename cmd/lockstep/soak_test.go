@@ -112,7 +112,7 @@ func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
 	}
 }
 
-// J6: while a cluster without faults takes snapshots, no client gets an error, and the leader stays the same.
+// J6: a cluster without faults tells no client an error, and keeps its leader, even while it takes snapshots.
 func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	list := startMembersWith(t, cluster.Default().FailoverWait, func(cfg *cluster.Config) {
 		// The machine may have other work. That must not count as a fault of the cluster, so the timeouts are longer than the
@@ -153,7 +153,7 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	if want := int64(3 * len(list) * rounds); s.taken.Load() != want {
 		t.Errorf("%d elements taken, want %d", s.taken.Load(), want)
 	}
-	// A pause without writes, longer than the clients' shortest leases (300 ms), must not end the leadership.
+	// A pause without writes must not end the leadership. 700 ms is longer than the clients' shortest leases.
 	time.Sleep(700 * time.Millisecond)
 	for _, m := range list {
 		if st := m.parts.node.Status(); st.Term != before.Term || st.LeaderID != before.LeaderID {

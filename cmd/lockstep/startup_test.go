@@ -29,7 +29,7 @@ func start(t *testing.T, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// refused checks the exit code and the words of the output. The output must be one message without a stack trace.
+// refused checks the exit code and the output: one message with the given words, and no stack trace.
 func refused(t *testing.T, want int, words []string, args ...string) {
 	t.Helper()
 	code, out := start(t, args...)
@@ -306,7 +306,7 @@ func TestEnvironment(t *testing.T) {
 	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
 }
 
-// A node opens a peer port beyond loopback only with a secret, with certificates, or with the operator's explicit permission.
+// A peer port beyond loopback needs a secret, certificates, or the operator's explicit permission.
 func TestPeerPortIsProtected(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")

@@ -100,7 +100,7 @@ func busyClient(addr, key string, stop <-chan struct{}) {
 	}
 }
 
-// TestStopIsPrompt: nodes that are stopped in any order stop promptly, even the last ones, when no node can take over.
+// TestStopIsPrompt: nodes stop promptly in any order, even the last ones, when no node can take over.
 func TestStopIsPrompt(t *testing.T) {
 	byLead := func(leaderFirst bool) func([]*nodes.Node) []*nodes.Node {
 		return func(list []*nodes.Node) []*nodes.Node {

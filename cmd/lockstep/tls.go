@@ -39,8 +39,7 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.files.Ciphersuites, "tls-ciphersuites", "", "`suites` of TLS 1.3; all are spoken, so another list than the whole one is refused")
 }
 
-// secretVar defines two flags: one for a secret, and one for a file with the secret in its first line. The command line must not have
-// both flags, and the environment must not have both.
+// secretVar defines two flags for a secret: one for its text, and one for a file with the text in its first line.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
@@ -61,7 +60,7 @@ type givenOnce struct {
 	set  bool
 }
 
-// next forgets which flag the environment gave: the command line may give the other one.
+// next lets the command line set either flag, whichever one the environment has set.
 func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
 // givenTwice begins the error for a secret that both flags set.
@@ -115,13 +114,13 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether protected mode forbids the port p. It looks only at the flags, not at the users in --aclfile (aclUsers).
+// open reports whether protected mode forbids the port p. It ignores the users in --aclfile (aclUsers).
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }
 
-// aclUsers reads the users in --aclfile. It returns an error if a client port is open (options.open) and the default user needs no
-// password.
+// aclUsers reads the users in --aclfile. It returns an error if a client port is open (options.open) and the default user is open, too
+// (store.User.Open).
 func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	if o.aclFile == "" {
 		return nil, nil

@@ -31,7 +31,7 @@ func portIn(addr string) string {
 	return port
 }
 
-// TestFacesWithTLS: a node tells clients with TLS the TLS addresses of the nodes, and other clients the addresses without TLS.
+// TestFacesWithTLS: a node tells clients with TLS the TLS addresses of the nodes, and other clients the other ones.
 func TestFacesWithTLS(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	leader := nodes.Leader(list)
@@ -151,7 +151,7 @@ func TestPortFaults(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTheProcess: a node's password is neither in the arguments of its process nor in its log, however the node gets it.
+// TestSecretsOfTheProcess: a node's password appears neither in the arguments of its process nor in its log.
 func TestSecretsOfTheProcess(t *testing.T) {
 	const secret = "sehrgeheim"
 	file := filepath.Join(t.TempDir(), "password")

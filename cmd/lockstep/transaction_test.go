@@ -182,8 +182,7 @@ func countOnce(c *respclient.Conn) error {
 	}
 }
 
-// TestWatchWhileAScriptIsBusy: a client may WATCH a key while a script is busy. Its EXEC then fails, because the script may have written
-// the key.
+// TestWatchWhileAScriptIsBusy: EXEC fails if a script was busy at the WATCH, because the script may have written the key.
 func TestWatchWhileAScriptIsBusy(t *testing.T) {
 	list := nodes.Start(t, 3)
 	if nodes.Leader(list) == nil {

@@ -68,7 +68,7 @@ func (row clusterRow) check(t *testing.T, s *scene) {
 	}
 }
 
-// checkRedirection: the leader grants a lock, and a follower redirects the same command to the leader.
+// checkRedirection: only the leader grants a lock, and a follower redirects the command to the leader.
 func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string) {
 	t.Helper()
 	slot := c.value("CLUSTER KEYSLOT {" + key + "}:b").Text
@@ -93,7 +93,7 @@ func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string
 	}
 }
 
-// checkSlots checks that an answer to CLUSTER SLOTS covers all slots, and that each range names the leader before its replicas.
+// checkSlots: an answer to CLUSTER SLOTS covers all slots, and each range names the leader first.
 func (s *scene) checkSlots(t *testing.T, v transcript.Value) {
 	t.Helper()
 	next := 0
@@ -147,7 +147,7 @@ func (s *scene) checkShards(t *testing.T, v transcript.Value) {
 
 var nodeLine = regexp.MustCompile(`^[0-9a-f]{40} ([0-9.]+:\d+)@\d+(?:,\S*)? (myself,)?(master|slave) (-|[0-9a-f]{40}) \d+ \d+ \d+ connected( 0-16383)?$`)
 
-// checkNodeLines checks m's answer to CLUSTER NODES: only m's line is marked as m's own, and only the leader's line has the slots.
+// checkNodeLines: in m's answer to CLUSTER NODES, m's line is marked as its own, and only the leader's line has slots.
 func (s *scene) checkNodeLines(t *testing.T, m *member, text string) {
 	t.Helper()
 	// In RESP3 the answer is a verbatim string, which begins with its format.

@@ -11,7 +11,7 @@ import (
 // codesNeverSent are error codes on which clients would do something useless or harmful.
 var codesNeverSent = []string{"-LOADING", "-READONLY", "-ASK", "-TRYAGAIN", "-MASTERDOWN", "-NOREPLICAS", "-UNAVAILABLE", "-REDIRECT"}
 
-// TestErrorRows checks the last node of three: it answers CLUSTERDOWN to a request that needs a leader, and other requests at once.
+// TestErrorRows: a node without a majority answers CLUSTERDOWN to requests that need a leader, and other requests at once.
 func TestErrorRows(t *testing.T) {
 	list := startMembersWith(t, time.Second)
 	left := list[0]
@@ -126,7 +126,7 @@ func movedToTheLeader(t *testing.T, s *scene) {
 	}
 }
 
-// codeFirst checks that an error begins with its code, even if a script passes the error on: clients look only at the first word.
+// codeFirst checks that an error begins with its code, even through a script: clients look only at the first word.
 func codeFirst(t *testing.T, c *speaker) {
 	c.ask("RPUSH list 1")
 	for body, code := range map[string]string{

@@ -34,8 +34,8 @@ func main() {
 	}
 }
 
-// run checks the mutations whose class or name is in classes, or all of them. It reports whether each test passed on the real program and
-// failed on the broken one.
+// run reports whether each mutation's test passed on the real program and failed on the broken one. classes selects mutations by class or
+// name.
 func run(ctx context.Context, dir string, list bool, classes []string, out, log io.Writer) (ok bool, err error) {
 	mutations, err := readMutations(dir)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// overlay writes the broken files. It returns the flag that makes the go command read them in place of the real ones.
+// overlay returns the flag that makes the go command read the broken files in place of the real ones.
 func overlay(root, dir string, files map[string][]byte) (flag string, err error) {
 	replace := map[string]string{}
 	for name, data := range files {

@@ -65,7 +65,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Issue signs a certificate for this machine, for servers and clients, valid for the 48 hours before the given time.
+// Issue signs a certificate for this machine, valid for the 48 hours before the given time.
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {
@@ -101,7 +101,7 @@ func Write(dir string, a *Authority, p Pair) (Files, error) {
 	return f, errors.Join(os.WriteFile(f.CA, a.PEM(), 0o644), os.WriteFile(f.Cert, p.Cert, 0o644), os.WriteFile(f.Key, p.Key, 0o600))
 }
 
-// Make writes certificates that are valid for a day to dir. It also returns the TLS configuration of a client that trusts them.
+// Make writes certificates, valid for a day, to dir. It also returns a client's TLS configuration for them.
 func Make(dir string) (Files, *tls.Config, error) {
 	a, err := NewAuthority("lockstep test authority")
 	if err != nil {

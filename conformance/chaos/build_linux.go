@@ -13,7 +13,7 @@ import (
 // edit replaces one place of one file in a build. The source tree stays unchanged (go build -overlay).
 type edit struct{ file, from, to string }
 
-// clockVariable is the environment variable with the name of a file. The file says how far the node's wall clock is from the machine's.
+// clockVariable is an environment variable: it names a file with the offset of the node's wall clock.
 const clockVariable = "CHAOS_CLOCK"
 
 // testEdits returns the edits that make the test build.
@@ -28,11 +28,9 @@ func shortLogs() []edit {
 	}
 }
 
-// settableClock gives each node a wall clock that can be set. libfaketime does not work for a static program, and a time namespace has no
-// wall clock of its own.
+// settableClock gives each node a wall clock that can be set: libfaketime and time namespaces cannot.
 //
-// Setting a clock moves only the wall reading of a time.Time. Time.Add would move the monotonic reading, too. So the edit changes the
-// wall seconds in memory.
+// The edit moves only the wall reading of a time.Time. Time.Add would move the monotonic reading, too.
 func settableClock() []edit {
 	return []edit{
 		{"cluster/internal/clock/source.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},

@@ -138,8 +138,8 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// transaction executes in one transaction the commands that the function returns. If watched is not empty, transaction first watches that
-// key and passes its value to the function.
+// transaction executes the function's commands in one transaction. If watched is not empty, it first watches that key and passes its
+// value to the function.
 func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
 	reply, known, err := c.try(func() (any, error) {
 		var value any
@@ -171,8 +171,8 @@ func (c *client) transaction(watched string, then func(value string) [][]string)
 	return reply, known, err
 }
 
-// try does something on a connection, and says what is known of its outcome. It follows redirections: a node that redirects has executed
-// nothing.
+// try does something on a connection and returns what is known of its outcome. It follows redirections: a node that redirects has
+// executed nothing.
 func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	if c.conn == nil {
 		if err := c.connect(); err != nil {

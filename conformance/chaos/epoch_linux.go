@@ -66,7 +66,7 @@ func (e *epoch) count(op history.Op, known outcome) {
 	e.ops[string(op.Kind)]++
 }
 
-// runEpoch runs one epoch, and records the failures of lockstep in it. An error ends the whole run.
+// runEpoch runs one epoch and records lockstep's failures in it. An error ends the whole run.
 func (s *suite) runEpoch(n int) (*epoch, error) {
 	e := &epoch{s: s, n: n, keys: newKeys(n), stop: make(chan struct{}), ops: map[string]int{},
 		path: filepath.Join(s.dir, fmt.Sprintf("epoch-%04d.jsonl", n))}

@@ -127,7 +127,7 @@ func (f *fleet) waitReady(limit time.Duration) error {
 	return nil
 }
 
-// leader returns the node that says that it leads, or nil. If several say so, it returns the one with the highest term.
+// leader returns the node with the highest term that says that it leads, or nil. A deposed node may still say so.
 func (f *fleet) leader() *node {
 	var found *node
 	best := ""

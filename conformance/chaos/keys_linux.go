@@ -8,7 +8,7 @@ import (
 	"lockstep/conformance/chaos/history"
 )
 
-// A new key replaces one with usesPerKey uses, or lostPerKey uses of unknown outcome, because a long history is expensive to check.
+// A new key replaces one with usesPerKey uses or lostPerKey unknown outcomes, whose history is expensive to check.
 const (
 	usesPerKey  = 200
 	lostPerKey  = 4

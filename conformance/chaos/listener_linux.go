@@ -11,7 +11,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// hearLimit is how long a message may take after everything is healed. It is long, because TCP may repeat a lost segment late.
+// hearLimit is how long a message may take after everything is healed: TCP may repeat a lost segment late.
 const hearLimit = 30 * time.Second
 
 // listener subscribes at one node, and subscribes again whenever its connection ends.

@@ -93,8 +93,7 @@ func chaos(o options) (err error) {
 	return s.clean()
 }
 
-// chosen returns the faults that "only" lists by name or area, or all if it is empty. Without clocks or disks, it leaves those faults
-// out.
+// chosen returns the faults that "only" lists by name or area (empty: all). Without clocks or disks, it leaves out their faults.
 func chosen(all []*fault, only string, clocks, disks bool) ([]*fault, error) {
 	names := strings.Split(only, ",")
 	used := map[string]bool{"": true}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A spare is a new node, with an empty disk and an unused number, that joins the running cluster and leaves it again.
+// A spare is a new node, with an empty disk and an unused number, that joins and leaves the running cluster.
 
 // addSpare makes the host of the next spare.
 func (f *fleet) addSpare(dir string) (*node, error) {
@@ -69,7 +69,7 @@ func (n *node) memberIDs() (map[string]bool, error) {
 // memberTimeout is how long the removal of a member may take after everything is healed.
 const memberTimeout = 60 * time.Second
 
-// removed removes a member. It tries again until no node counts that member, because the leader may be lost or be that member.
+// removed tries to remove a member until no node counts it: the leader may be lost, or may be that member.
 func (f *fleet) removed(id string) error {
 	var last error
 	for deadline := time.Now().Add(memberTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // polls processes

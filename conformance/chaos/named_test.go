@@ -67,8 +67,7 @@ func (c *speaker) wants(want string, args ...string) {
 	}
 }
 
-// readsAfterPause pauses the leader until the lock has a new owner at another leader. It then reads the old leader's answer to a command
-// sent during the pause.
+// readsAfterPause sends a command to a paused leader. The answer must name the owner to which the next leader has given the lock.
 func readsAfterPause(t *testing.T, ask ...string) {
 	s, old := trio(t)
 	for round := range 3 {

@@ -162,7 +162,7 @@ func (n *node) kill() {
 	n.reap()
 }
 
-// reap kills the process and waits for its end. It thaws the disk, because a stalled disk would delay the end. n.mu must be held.
+// reap kills the process, and thaws its disk so that the process can end. n.mu must be held.
 func (n *node) reap() {
 	n.signal(syscall.SIGKILL)
 	if n.disk != nil {
@@ -193,8 +193,7 @@ func (n *node) pause() {
 	n.paused = true
 }
 
-// stands reports whether the process has stopped or ended. A thread that waits for a disk may count as stopped: it stops when the disk
-// answers.
+// stands reports whether the process has stopped or ended. A thread that waits for a disk stops when the disk answers.
 func (n *node) stands() bool {
 	if n.cmd == nil || ended(n.done) {
 		return true
@@ -263,7 +262,7 @@ func (n *node) died() bool {
 	return n.wanted && ended(n.done)
 }
 
-// mendDisk makes a stalled or full disk usable. It kills the process of a failed disk, because start repairs that.
+// mendDisk makes a stalled or full disk usable. It leaves a failed disk to start, and kills the process.
 func (n *node) mendDisk() error {
 	if n.disk == nil {
 		return nil

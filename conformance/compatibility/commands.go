@@ -24,7 +24,7 @@ type Command struct {
 	Why         string // the reason for the state; empty for Done
 }
 
-// redisCommands has a line for each command of redis-server 7.0.15: a group and a name. A test compares it with the real server.
+// redisCommands has the group and name of each command of redis-server 7.0.15. A test compares it with the server.
 //
 //go:embed redis-7.0.15.txt
 var redisCommands string

@@ -34,7 +34,7 @@ var noErrors = map[string]string{
 
 const anyNames = "any number of names is right, and one that there is not is no error"
 
-// byShape says why transcripts cannot compare the replies to some commands byte by byte. They compare only the shape of such replies.
+// byShape says why the replies to some commands can be compared only by types and fields.
 var byShape = map[string]string{
 	"acl|genpass":                   "random",
 	"asking":                        ofCluster,
@@ -75,7 +75,7 @@ const (
 	ownWords    = "a text for people, in lockstep's own words"
 )
 
-// played counts the commands of both servers, and those that transcripts play with a reply, with an error, and over RESP3.
+// played counts the commands of both servers, and those of them that transcripts play.
 func played(commands []Command, corpus *Corpus) (both, replies, errors, resp3 int) {
 	for _, c := range commands {
 		if c.State == NotHere {

@@ -70,8 +70,7 @@ func newEngine(t testing.TB) *engine {
 	return e
 }
 
-// startDaemon starts a daemon that leaves the machine's packet filter and routing alone. Its directory has a short path, because paths of
-// sockets are limited.
+// startDaemon starts a daemon that leaves the machine's packet filter and routing alone. Its sockets need a short path.
 func (e *engine) startDaemon() {
 	t := e.t
 	t.Helper()
@@ -153,7 +152,7 @@ func (e *engine) run(args ...string) string {
 	return out
 }
 
-// buildImage builds only the Dockerfile's last stage, with a binary of this machine: the first stage needs an image from the network.
+// buildImage builds the Dockerfile's last stage with a local binary: the first stage needs an image from the network.
 func (e *engine) buildImage(root, tag string) {
 	t := e.t
 	t.Helper()

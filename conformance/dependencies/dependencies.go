@@ -116,7 +116,7 @@ func licenseIn(dir string) (string, error) {
 	return "", errors.New("it has no licence: it may not be linked in")
 }
 
-// recognize returns the SPDX identifier of a licence, or "" if it is unknown or lockstep (Apache-2.0) may not be linked with such code.
+// recognize returns the SPDX identifier of a licence, or "" if it is unknown or not allowed.
 func recognize(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	has := func(words string) bool { return strings.Contains(text, words) }

@@ -75,8 +75,8 @@ func (l *listener) compare(control *pair, has traits) (*difference, error) {
 	return compareEvents(ours, theirs, has), nil
 }
 
-// compareEvents compares notifications. It ignores the order in which SORT looks up keys, and how long before a key's next event its
-// expiry is noticed.
+// compareEvents compares notifications. It ignores two undefined things: the order of SORT's lookups, and when a server notices an
+// expired key.
 func compareEvents(ours, theirs []string, has traits) *difference {
 	if has.sorts {
 		sortMissed(ours)

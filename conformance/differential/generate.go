@@ -192,7 +192,7 @@ func (g *generator) transaction() []step {
 	return list
 }
 
-// expiry draws a step with a time to live that may end before the step does: Redis's PEXPIRE then deletes the key itself.
+// expiry draws a step with a time to live that may end before the step does.
 func (g *generator) expiry() []step {
 	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
 	if g.r.IntN(3) == 0 {

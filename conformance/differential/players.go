@@ -353,5 +353,5 @@ func (p *players) unwatch(at *pair) error {
 	return nil
 }
 
-// forgetErrno makes Redis clear errno before each SORT: with the errno of an earlier command, SORT could refuse a number.
+// forgetErrno clears errno in Redis before each SORT, which could otherwise refuse a number because of it.
 var forgetErrno = step{args: []string{"INCRBYFLOAT", "nosuchkey", "x"}}

@@ -9,8 +9,7 @@ import (
 
 var atStart = os.Environ()
 
-// Environ returns the environment for a lockstep program. It leaves out the LOCKSTEP_ variables with which this process was started: they
-// are not for that program.
+// Environ returns the environment for a lockstep program, without the LOCKSTEP_ variables with which this process was started.
 func Environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "LOCKSTEP_") && slices.Contains(atStart, v)

@@ -144,7 +144,7 @@ func (l redsyncLock) extend(time.Duration) error {
 	return again(func() error { return owner(l.Extend()) })
 }
 
-// again repeats the function do while it times out. redsync gives a server a twentieth of the lease, which may be too little under load.
+// again repeats the function do while it times out: redsync's share of a short lease may be too little under load.
 func again(do func() error) (err error) {
 	for range 32 {
 		// Older clients report the connection's deadline, not the context's.

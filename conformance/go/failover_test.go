@@ -12,7 +12,7 @@ import (
 // workers contend for one lock of each library.
 const workers = 3
 
-// stage is one library in one mode during a failover, with a lock that is held and clients that contend for another one.
+// stage is one library in one mode during a failover.
 type stage struct {
 	library
 	key          string
@@ -43,7 +43,7 @@ func (s *stage) start(t *testing.T, a addrs) {
 
 func (s *stage) contend(l locker) {
 	for ; !s.stop.Load(); time.Sleep(10 * time.Millisecond) {
-		// Leases are short: if the reply that grants a lock is lost, the lock stays taken until its lease ends.
+		// Leases are short: a lock whose grant was lost on the way stays taken until its lease ends.
 		h, err := l.acquire(s.key, 8*time.Second, 8*time.Second)
 		if err == nil && h != nil {
 			over := s.over.Load()
@@ -89,8 +89,7 @@ func isRefusal(text string) bool {
 	return false
 }
 
-// isLost reports whether an error comes from the loss of the killed node. MOVED is one, because followers redirect to that node for a
-// while.
+// isLost reports whether an error comes from the loss of the killed node. Followers redirect to that node for a while (MOVED).
 func isLost(text string) bool {
 	for _, part := range []string{"MOVED", "EOF", "connection refused", "connection reset", "broken pipe", "i/o timeout", "closed"} {
 		if strings.Contains(text, part) {

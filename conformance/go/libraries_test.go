@@ -113,8 +113,7 @@ var valkeyModes = []struct {
 	}},
 }
 
-// olderGoRedis has the clients from before go-redis changed its module path. Their Cluster clients cannot be tested: redsync takes none
-// of version 6, and versions 7 and 8 cannot read CLUSTER SLOTS of Redis 7.
+// olderGoRedis has the clients under go-redis's old module path. Their Cluster clients fail with redsync or with Redis 7's CLUSTER SLOTS.
 var olderGoRedis = []struct {
 	client string
 	module string

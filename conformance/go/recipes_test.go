@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// recipes are locks written by hand on go-redis. SET NX PX with a script is among the libraries, which are tested in every mode.
+// recipes are hand-written locks on go-redis. SET NX PX with a script is among the libraries.
 var recipes = []struct {
 	name string
 	run  func(t *testing.T, r, other *redis.Client, key string)
@@ -104,8 +104,7 @@ func blpopSemaphore(t *testing.T, r, other *redis.Client, key string) {
 	want(t, r.LLen(ctx, key), 0)
 }
 
-// unlock deletes a lock that is still mine, as go-redis's documentation does. The function between runs after the read and before the
-// deletion.
+// unlock deletes a lock that is still mine, as go-redis's documentation does. It calls the callback (between) before the deletion.
 func unlock(ctx context.Context, r *redis.Client, key string, between func() error) error {
 	return r.Watch(ctx, func(tx *redis.Tx) error {
 		if token, err := tx.Get(ctx, key).Result(); err != nil || token != "mine" {

@@ -26,7 +26,7 @@ type renewingLock struct {
 	cancel context.CancelFunc
 }
 
-// givenUp reports whether the library has told the owner that the lock is lost.
+// givenUp reports whether the library has told the owner of a loss.
 func (l renewingLock) givenUp() bool { return l.owned.Err() != nil }
 
 func newRueidislock(t testing.TB, o rueidis.ClientOption) locker {

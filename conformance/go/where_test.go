@@ -32,7 +32,7 @@ type faces struct {
 	Plain, Sentinel, Cluster []string
 }
 
-// trusted returns a TLS configuration that verifies the server. The parameters name environment variables with the paths of files.
+// trusted returns a TLS configuration that verifies the server. The parameters are names of environment variables.
 func trusted(authority, certificate string) *tls.Config {
 	ca, err := os.ReadFile(os.Getenv(authority))
 	if err != nil {

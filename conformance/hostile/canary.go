@@ -1,6 +1,6 @@
 package hostile
 
-// canary is a script whose reply shows what an earlier script has left in the state that all scripts share.
+// canary is a script whose reply shows what earlier scripts have left behind.
 const canary = `
 local out, seen = {}, {}
 local function note(path, what) out[#out + 1] = path .. ' ' .. tostring(what) end

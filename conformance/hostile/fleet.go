@@ -159,7 +159,7 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
-// insist repeats a command of the judge that was refused or has an unknown outcome. The judge's commands may be executed twice.
+// insist repeats a command that was refused or has an unknown outcome. The judge's commands may be executed twice.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		var refused respclient.ServerError
@@ -197,7 +197,7 @@ func (f *fleet) ended() bool {
 	return ended
 }
 
-// gist returns the beginning of a log's Go traceback or, if there is none, the end of the log.
+// gist returns a log's Go traceback or, without one, the log's end.
 func gist(log string) string {
 	const enough = 1500
 	for _, mark := range []string{"fatal error: ", "panic: ", "runtime: "} {
@@ -229,7 +229,7 @@ func (f *fleet) endedSoon() bool {
 	return false
 }
 
-// endedSoonAt reports whether a node's process ends soon after a connection to it failed with err. It records no fault; check does.
+// endedSoonAt reports whether a node ends soon after a lost connection. It records no fault; check does.
 func (f *fleet) endedSoonAt(node int, err error) bool {
 	var refused respclient.ServerError
 	for i := 0; !errors.As(err, &refused) && i < 20; i++ {

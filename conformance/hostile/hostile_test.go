@@ -47,8 +47,7 @@ func span(t *testing.T) (time.Duration, uint64) {
 	return length, seed
 }
 
-// choose returns the attack that "only" names. Without a name it returns all attacks, in `make test` without those that still break a
-// rule.
+// choose returns the attack that "only" names, or all: in `make test`, without those that still break a rule.
 func choose(t *testing.T, only string, inMakeTest bool) (chosen []attack) {
 	t.Helper()
 	for _, a := range attacks {

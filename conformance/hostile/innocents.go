@@ -121,10 +121,10 @@ func (c *innocent) live() {
 	}
 }
 
-// refusals has the errors that promise that a command had no effect. An attack may cause them, but not for longer than the bound.
+// refusals has the errors of commands that had no effect. An attack may cause them, but not for longer than the bound.
 var refusals = []string{"BUSY ", "CLUSTERDOWN ", "TRYAGAIN ", "LOADING "}
 
-// isUnknown reports whether an error says that the outcome is unknown because the leader was lost.
+// isUnknown reports whether an outcome is unknown because the leader was lost.
 func isUnknown(text string) bool { return strings.HasPrefix(text, "INDETERMINATE ") }
 
 // do sends a command until it is carried out or its outcome is unknown. Another error, or a time over the bound, is a fault.

@@ -29,7 +29,7 @@ func repeat(do func()) (off func()) {
 	return func() { close(stop); <-done }
 }
 
-// plant is a harm that no attacker may be able to do. The tests do it as the nodes' owner; undo removes its traces.
+// plant is a harm that no attacker may be able to do: the tests do it as the nodes' owner.
 type plant struct {
 	name string
 	want judge.Fault
@@ -193,8 +193,7 @@ func TestJudgeFinds(t *testing.T) {
 	})
 }
 
-// TestJudgeLooksAgain: a script that a limit stops differs from Redis only if it ran alone, with all of the time, and is little work for
-// Redis.
+// TestJudgeLooksAgain: a stopped script differs from Redis only if it ran alone, with all of the time, and is little work for Redis.
 func TestJudgeLooksAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)
@@ -208,7 +207,7 @@ func TestJudgeLooksAgain(t *testing.T) {
 	for range 3 {
 		play(false, "while true do end")
 	}
-	// The first script must need more time than the user has left. How long that is depends on the machine.
+	// The first script must need more time than the user has left, which depends on the machine.
 	for loops := 50_000; count.again.Load() == 0; loops *= 2 {
 		if found := play(true, fmt.Sprintf("for i = 1, %d do end return 1", loops)); found[unlikeRedis] != 0 || loops > 1e8 {
 			t.Fatalf("after endless scripts and %d loops: %v, and %d were looked at again", loops, found, count.again.Load())

@@ -11,7 +11,7 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// model is a redis-server whose replies count as right, or nil without redis-server. Each input has its own, because a script may end it.
+// model is a redis-server for one input, whose script may end it. Its replies count as right. It may be nil.
 type model struct {
 	srv  *redisd.Server
 	conn net.Conn
@@ -66,8 +66,8 @@ func (m *model) forgets() error {
 	return err
 }
 
-// alsoReplies reports whether Redis can give the reply got to p after prior. It makes Redis collect garbage at different times: the call
-// of a finalizer can make a script fail.
+// alsoReplies reports whether Redis can reply got to p after prior. It varies Redis's garbage, because a collection can make a script
+// fail.
 func (m *model) alsoReplies(prior, p []byte, got transcript.Value) bool {
 	for i := range 20 {
 		if m.conn == nil || m.conn.SetDeadline(time.Now().Add(replyLimit)) != nil {

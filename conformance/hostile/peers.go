@@ -37,7 +37,7 @@ func (g *generator) replays(from []*recording, n int) (list []input) {
 	return list
 }
 
-// replay returns a recorded conversation, whole or with a part left out or taken from another one. It may change some chunks.
+// replay returns a recorded conversation, perhaps with chunks left out, taken from another one, or changed.
 func (g *generator) replay(from []*recording) [][]byte {
 	r := pick(g, from...)
 	chunks := slices.Clone(r.chunks[:min(len(r.chunks), 40)])

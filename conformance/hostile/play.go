@@ -154,8 +154,8 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 // A script that takes Redis muchInRedis or longer is much work. It may take more time or memory in lockstep than a limit allows.
 const muchInRedis = 50 * time.Millisecond
 
-// unlike records that Redis, within the time took, replied differently. A script that a limit stopped is played again alone; stopped
-// again, it is a fault only if it is little work for Redis.
+// unlike records that Redis replied differently. A script that a limit stopped is played again alone, and then is no fault if Redis
+// needed long, too.
 func (f *fleet) unlike(in input, got, want transcript.Value, took time.Duration) {
 	switch stopped := scripts.Stopped(got); {
 	case stopped && !in.alone:

@@ -29,7 +29,7 @@ var faults = append(judge.Faults, processEnded, answersLate, leftBehind, rightsB
 const (
 	// answerBound is how long an innocent client may wait for an answer: an attacker may run several scripts up to their limit.
 	answerBound = 8 * time.Second
-	// settleLimit is how long the traces of an attack may last: a node may hold a costly reply for up to 30 s (yieldCrowd).
+	// settleLimit is how long an attack's traces may last: a node may hold a costly reply for 30 s (yieldCrowd).
 	settleLimit = 35 * time.Second
 	// sameLimit is how long the nodes may take until all have applied the same entries.
 	sameLimit = 10 * time.Second
@@ -102,8 +102,7 @@ func (s *siege) round(inputs []input) map[judge.Fault]int {
 	return s.check()
 }
 
-// watchMemory checks the nodes' resident memory until off is called. With control groups it does nothing: there, the kernel bounds the
-// memory.
+// watchMemory checks the nodes' resident memory until off is called, unless control groups bound the memory.
 func (s *siege) watchMemory() (off func()) {
 	if s.f.ungrouped == nil {
 		return func() {}

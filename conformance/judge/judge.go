@@ -78,8 +78,7 @@ func (j *Judge) Counted() map[string]int {
 	return maps.Clone(j.counted)
 }
 
-// Holders records who holds each lock. A client calls Take after the grant and Drop before the release. So another owner at Take is a
-// second holder.
+// Holders records who holds each lock. Take follows a grant, and Drop precedes a release. So another owner at Take is a second holder.
 type Holders struct {
 	j  *Judge
 	mu sync.Mutex
@@ -110,7 +109,7 @@ func (h *Holders) Drop(key, owner string) {
 	}
 }
 
-// Counter bounds the value of a counter that only one client changes. Low and High differ only if a change has an unknown outcome.
+// Counter bounds the value of a counter that only one client changes. Low and High differ after an unknown outcome.
 type Counter struct {
 	Name      string
 	Low, High int64
@@ -186,7 +185,7 @@ type Lease struct {
 	Granted    time.Time // when the client received the reply
 }
 
-// underway is how long a grant may be on the way to a client: a lease counts from the leader's answer, which no client sees.
+// underway is how long a grant may be on its way: a lease counts from the leader's answer, which no client sees.
 const underway = 100 * time.Millisecond
 
 // From returns the earliest instant from which the lease may count.

@@ -48,8 +48,7 @@ func newClient(r *run, id int, at *place) *client {
 		counter: judge.Counter{Name: "counter:" + name}}
 }
 
-// do sends a command. If the client's node was killed meanwhile, the outcome is unknown. An error reply, or none from a living node, is a
-// fault.
+// do sends a command. The outcome is unknown if the node was killed meanwhile. An error reply, or a living node's silence, is a fault.
 func (c *client) do(args ...string) (reply any, known bool) {
 	if c.conn == nil && !c.connect() {
 		return nil, false

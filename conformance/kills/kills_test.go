@@ -27,8 +27,7 @@ func repeat(t *testing.T, variable string, short int) int {
 	return n
 }
 
-// grantLimit is how long a kill or transfer may keep locks from being granted. It is far above the aim (median 700 ms), because other
-// tests run, too.
+// grantLimit bounds the time without grants after a kill or transfer. The aim is a median of 700 ms, but other tests run, too.
 const (
 	grantLimit = 3 * time.Second
 	// If no lock is granted for longer than the time "slow", the test shows the survivors' logs.
@@ -74,8 +73,7 @@ func TestLeaderKills(t *testing.T) {
 	tell(t, rep)
 }
 
-// kill kills the leader. It measures how long until one survivor (first) and until every survivor (every) grants a lock that is requested
-// after the kill.
+// kill kills the leader. It measures when one survivor (first) and when every survivor (every) grants a lock requested after the kill.
 func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.Duration) {
 	r.t.Helper()
 	took := make([]time.Duration, len(survivors))

@@ -40,8 +40,7 @@ type report struct {
 	Seconds float64
 	// NextGrant and Everywhere are the times from the leader's death until one survivor and until every survivor grants a lock.
 	NextGrant, Everywhere spread `json:",omitzero"`
-	// These are the longest waits for a reply: during a transfer of leadership, while SIGTERM stopped the leader (clients of other nodes
-	// only), and undisturbed.
+	// These are the longest waits for a reply: during a transfer of leadership, during a stop of the leader by SIGTERM, and undisturbed.
 	Transfer, Stop, Undisturbed spread `json:",omitzero"`
 	Operations                  map[string]int
 	Faults                      map[judge.Fault]int

@@ -14,7 +14,7 @@ import (
 
 const (
 	clients = 50
-	// think is the mean pause of a client between two actions. It keeps a small machine busy, but does not saturate it.
+	// think is the mean pause of a client. It keeps a small machine busy, but does not saturate it.
 	think = 25 * time.Millisecond
 	// limit bounds every wait for something that must happen.
 	limit = 60 * time.Second
@@ -102,7 +102,7 @@ func (r *run) waited(at *place, sent time.Time) {
 	}
 }
 
-// watch calls the function do. It returns the longest wait for a reply meanwhile or shortly afterwards, except at one node.
+// watch calls the function do. It returns the longest wait for a reply meanwhile, except at one node.
 func (r *run) watch(except *place, do func()) time.Duration {
 	r.mu.Lock()
 	r.since, r.longest, r.except = time.Now(), 0, except

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// Clients contend for these locks. The leases outlast the run, so its final check finds a lock that nobody has released.
+	// Clients contend for these locks. The leases outlast the run, so the final check finds a lock that nobody has released.
 	mutexes  = 12
 	foreverS = "86400000"
 	forever  = 24 * time.Hour
 
 	unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
 
-	// These scripts take and release a lock in Redisson's form: a hash from owner to count. enter returns 0 if another owner holds it.
+	// These scripts take and release a reentrant lock in Redisson's form. enter returns 0 for another owner's lock.
 	enter = `if redis.call('exists',KEYS[1]) == 0 or redis.call('hexists',KEYS[1],ARGV[1]) == 1 then
 redis.call('pexpire',KEYS[1],ARGV[2]) local n = redis.call('hincrby',KEYS[1],ARGV[1],1) redis.call('pexpire',KEYS[1],ARGV[2]) return n end return 0`
 	leave = `if redis.call('hexists',KEYS[1],ARGV[1]) == 0 then return -1 end
@@ -115,7 +115,7 @@ func (c *client) reentrant() {
 	}
 }
 
-// counted judges a change of a reentrant lock's count. It asks for the count if the outcome is unknown; false: the run has failed.
+// counted judges a change of a reentrant lock's count. If the outcome is unknown, it asks for the count.
 func (c *client) counted(count *judge.Counter, delta int64, got any, known bool, key string) bool {
 	if n, number := got.(int64); known && number {
 		count.Changed(c.run.judge, delta, n)

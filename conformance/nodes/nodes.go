@@ -92,8 +92,7 @@ type Node struct {
 // Setup says how nodes are started.
 type Setup struct {
 	Flags []string // additional flags of all nodes
-	// Front returns the address at which the other nodes reach a node's peer port, so that something can listen in between. It may be
-	// nil.
+	// Front, unless nil, returns another address for a node's peer port, so that something can listen in between.
 	Front func(id, peerAddr string) string
 	// Within returns a program and its first arguments; the node's command follows as further arguments. It may be nil.
 	Within func(id string) []string

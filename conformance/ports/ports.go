@@ -38,7 +38,7 @@ func Addrs(t testing.TB, n int) []string {
 	return nil
 }
 
-// hold checks that a TCP port is free. It returns an open UDP socket at the same address, which reserves the address among tests.
+// hold checks that a TCP port is free. The returned UDP socket reserves the address among tests.
 func hold(addr string) (net.PacketConn, error) {
 	held, err := net.ListenPacket("udp", addr)
 	if err != nil {

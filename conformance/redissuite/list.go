@@ -20,8 +20,8 @@ type Unit struct {
 // Skip is a test that is not run.
 type Skip struct{ Test, Reason string }
 
-// ReadList reads suite.txt. A line names a unit of the suite; if the unit is not run, the reason follows a colon. An indented line names
-// a test of the unit that is skipped, and the reason after " => ".
+// ReadList reads suite.txt. A line names a unit, with a colon and a reason if it is not run. An indented line names a skipped test, with
+// " => " and a reason.
 func ReadList(r io.Reader) ([]Unit, error) {
 	var units []Unit
 	lines := bufio.NewScanner(r)

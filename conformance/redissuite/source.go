@@ -70,7 +70,7 @@ func Copy(source, dir string, within string) error {
 
 var leftOut = regexp.MustCompile(`\bexternal:skip\b`)
 
-// runWithin makes the suite run tests that need a server with parameters. It sets the parameters on the node, and ignores refusals.
+// runWithin makes the suite run tests that need a server with parameters: it sets the parameters on the node.
 func runWithin(dir, unit string) error {
 	file := filepath.Join(dir, "tests", unit+".tcl")
 	src, err := os.ReadFile(file)

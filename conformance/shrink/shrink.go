@@ -1,8 +1,8 @@
 // Package shrink finds the few inputs, among many, that make something fail.
 package shrink
 
-// List shrinks a list for which fails is true to a short one for which it still is, by delta debugging (Zeller and Hildebrandt). If fails
-// returns an error, List returns what it has found so far.
+// List shrinks a list for which fails is true, by delta debugging (Zeller and Hildebrandt). If fails returns an error, List returns what
+// it has found.
 func List[T any](list []T, fails func([]T) (bool, error)) ([]T, error) {
 	for size := len(list) / 2; size > 0; {
 		removed := false

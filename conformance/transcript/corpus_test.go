@@ -156,8 +156,7 @@ func TestCorpusMatchesRedis(t *testing.T) {
 	wg.Wait()
 }
 
-// playAll plays the files from the queue against one redis-server. Without a server it still empties the queue, so that the sender does
-// not wait.
+// playAll plays the files from the queue. Without a server it still empties the queue for the sender.
 func playAll(t *testing.T, bin string, queue <-chan *transcript.File) {
 	s, err := redisd.Start(bin)
 	if err != nil {

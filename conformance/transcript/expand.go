@@ -35,8 +35,7 @@ func (p *player) expand(s string) (string, error) {
 	return head + value + rest, err
 }
 
-// variable returns a value that a transcript cannot contain: a connection's id or address, or a time by the server's clock (${unix+100}:
-// seconds, ${unixms-5000}: milliseconds).
+// variable returns what a transcript cannot contain: a connection's id or address, or a time by the server's clock.
 func (p *player) variable(name string) (string, error) {
 	if kind, conn, ok := strings.Cut(name, ":"); ok {
 		w := p.conns[conn]

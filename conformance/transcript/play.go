@@ -17,8 +17,7 @@ type Target interface {
 	Advance(d time.Duration)
 }
 
-// Configurable is a Target that can start a server with settings (name and value, as in redis.conf). The returned function stops the
-// server.
+// Configurable is a Target that can start a server with settings (names and values of redis.conf). The returned function stops it.
 type Configurable interface {
 	With(settings [][2]string) (Target, func(), error)
 }
@@ -49,7 +48,7 @@ func (m Mismatch) String() string {
 		strings.Join(m.Want, "\n       "), strings.Join(m.Got, "\n       "))
 }
 
-// Check plays the file and returns the replies that differ from its golden ones, even if an error ends the play.
+// Check plays the file and returns the replies that differ from its golden ones, even with an error.
 func Check(f *File, t Target) ([]Mismatch, error) {
 	var diffs []Mismatch
 	err := play(f, t, false, func(s *Step, got []string) {
@@ -167,7 +166,7 @@ func (p *player) use(name string) error {
 	return nil
 }
 
-// finish sends RESET on every connection. RESET ends subscriptions, and its reply shows whether a reply is left over.
+// finish sends RESET on every connection. RESET ends subscriptions, and its reply reveals a reply that is left over.
 func (p *player) finish() error {
 	for _, name := range p.order {
 		w := p.conns[name]
@@ -249,7 +248,7 @@ func (p *player) one(s *Step) ([]string, error) {
 	return lines, nil
 }
 
-// some reads the replies to raw bytes: as many as the golden reply has or, when it records, all until none comes for a while.
+// some reads as many replies as the golden reply has or, when it records, all until none comes for a while.
 func (p *player) some(s *Step) ([]string, error) {
 	var out []string
 	for n := topLevel(s.Reply); p.recording || n > 0; n-- {

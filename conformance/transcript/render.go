@@ -54,7 +54,7 @@ func helloLines(v Value) []string {
 	return out
 }
 
-// sorted returns v with the aggregates at the given depth sorted by notation. The elements of a map are sorted as pairs.
+// sorted returns v with the aggregates at the given depth sorted by notation, maps by pairs.
 func sorted(v Value, depth int, pairs bool) Value {
 	if !isAggregate(v.Type) {
 		return v

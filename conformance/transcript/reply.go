@@ -31,7 +31,7 @@ const (
 	maxElems = 1 << 20
 )
 
-// errWire is the error for bytes that are not RESP, or that would look like another form in the notation.
+// errWire is the error for bytes that are not RESP, or that would be ambiguous in the notation.
 var errWire = errors.New("malformed reply")
 
 // ReadValue reads exactly one value.
@@ -238,7 +238,7 @@ func (v Value) lines(indent string, shape bool) []string {
 	return []string{head + strconv.Quote(v.Text)}
 }
 
-// isPlain reports whether a line needs no quotes in a file, even if an editor strips blanks at the ends of lines.
+// isPlain reports whether a line needs no quotes in a file, even if an editor strips blanks.
 func isPlain(s string) bool {
 	if strings.HasPrefix(s, `"`) || strings.TrimSpace(s) != s || !utf8.ValidString(s) {
 		return false

@@ -85,7 +85,7 @@ func TestParseReplyRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReply: the notation of a reply keeps every byte. No line of it looks like a command, a comment or the end of a connection.
+// FuzzReply: the notation keeps every byte of a reply, and looks like no command, comment or end of a connection.
 func FuzzReply(f *testing.F) {
 	for _, tt := range replies {
 		f.Add([]byte(tt.wire))

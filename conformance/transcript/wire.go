@@ -24,7 +24,7 @@ type wire struct {
 
 func newWire(conn net.Conn) *wire { return &wire{conn: conn, r: bufio.NewReader(conn)} }
 
-// send writes to the connection. It reports no closed connection: the last reply may be unread, and the next read reports the close.
+// send writes to the connection. It does not report a close: the last reply may be unread, and the next read reports it.
 func (w *wire) send(b []byte) error {
 	if w.closed {
 		return errors.New("the connection is closed")
@@ -89,7 +89,7 @@ func (w *wire) within(d time.Duration, do func() error) error {
 	return err
 }
 
-// gone are the errors by which a connection says that the other end has closed it. io.ErrClosedPipe is for one in memory.
+// gone are the errors by which a connection, even one in memory, says that the other end has closed it.
 var gone = []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe}
 
 func isGone(err error) bool {

@@ -28,8 +28,8 @@ const (
 	Message Kind = "message" // PUBLISH: no model, but CheckMessages
 )
 
-// model is a sequential specification. step returns the states that may follow an operation. It returns none if the operation's reply
-// cannot be right.
+// model is a sequential specification. step returns the states that may follow an operation, or none if the operation's reply cannot be
+// right.
 type model struct {
 	init func() any
 	step func(state any, op *Op) []any

@@ -35,8 +35,7 @@ func (s lockState) free(op *Op) (lockState, bool) {
 	return s, true
 }
 
-// extended returns the state with a lease that begins with op. The lease counts from the earliest instant at which op can have taken
-// effect.
+// extended starts a lease with op. The lease counts from the earliest instant at which op can have taken effect.
 func (s lockState) extended(op *Op) lockState {
 	s.safe = s.now + op.TTL - resolution
 	return s

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Publication is a message that was published once. Without an acknowledgement, it may have been delivered or not.
+// Publication is a message that was published once. Without an acknowledgement, it need not have been delivered.
 type Publication struct {
 	Text           string
 	Invoke, Return int64
@@ -19,8 +19,8 @@ type Subscription struct {
 	Heard []string
 }
 
-// CheckMessages returns every violation of this rule: while a connection lives, its subscriber hears every message once, and all
-// subscribers hear the same order.
+// CheckMessages returns the violations of this rule: while a connection lives, its subscriber hears all messages once, in one order for
+// all.
 func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	known := map[string]*Publication{}
@@ -62,8 +62,7 @@ func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	return faults
 }
 
-// differ returns where two lists differ between the first and last message that both have, or "". places has the index of each message of
-// b.
+// differ returns where two lists differ between their first and last common message, or "". places has the indexes of b.
 func differ(a, b []string, places map[string]int) string {
 	first, last := -1, -1
 	for i, text := range a {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// stepRegister is the model of a register. Its operation swap is SET with the option GET, which returns the old value.
+// stepRegister is the model of a register. Its operation swap is SET with the option GET.
 func stepRegister(state any, op *Op) []any {
 	value := state.(string)
 	switch {
@@ -33,10 +33,10 @@ func stepCounter(state any, op *Op) []any {
 	return nil
 }
 
-// In the models of list and queue, the state is the text of all elements, each followed by a comma. No element contains one.
+// In the models of list and queue, the state is the text of all elements, each followed by a comma.
 func length(list string) string { return strconv.Itoa(strings.Count(list, ",")) }
 
-// stepList is the model of a list. A range returns all elements, so it reveals a wrong order and a repeated push.
+// stepList is the model of a list. A range reveals a wrong order and a repeated push.
 func stepList(state any, op *Op) []any {
 	list := state.(string)
 	if op.Call == "push" {

@@ -100,7 +100,7 @@ func alive(t *testing.T, list []*nodes.Node) {
 
 func last(log string) string { return log[max(0, len(log)-2000):] }
 
-// TestLongEntries: a member that was away gets the longest entries that are allowed, and all nodes apply them again after a crash.
+// TestLongEntries: a member that was away gets the longest allowed entries, and all nodes apply them again after a crash.
 func TestLongEntries(t *testing.T) {
 	list := start(t, 3)
 	value := strings.Repeat("x", 8<<20-100)

@@ -16,7 +16,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// kinds are ways to make a node's memory grow. Each call of grow gets a new connection and the number of the call.
+// kinds are ways to make a node's memory grow. Each call of grow gets a new connection.
 var kinds = []struct {
 	name string
 	grow func(c *respclient.Conn, i int)
@@ -240,7 +240,7 @@ func isReply(err error) bool {
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
 }
 
-// attack plays one kind of growth in a process of low priority, so that the attacker's own work does not slow the nodes down.
+// attack plays one kind of growth in a process of low priority, which does not slow the nodes down.
 func attack(t *testing.T, kind, addr string, each time.Duration) {
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ATTACKER="+strings.Join([]string{kind, addr, each.String()}, "\n"))
@@ -320,7 +320,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// locks takes, renews and releases a lock while the function "during" runs. It returns the median and the 99th percentile of the times.
+// locks returns the median and the 99th percentile of the time for a lock while the function "during" runs.
 func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time.Duration {
 	t.Helper()
 	done := make(chan struct{})

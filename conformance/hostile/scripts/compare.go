@@ -24,8 +24,7 @@ func Same(a, b transcript.Value) bool {
 	return slices.EqualFunc(a.Lines(), b.Lines(), func(x, y string) bool { return x == y || plain(x) == plain(y) })
 }
 
-// Stopped reports whether a limit of lockstep ended the script. Under load even a quick script may be stopped, so only a second stop
-// counts.
+// Stopped reports whether a limit of lockstep ended the script. Under load, only a second stop means something.
 func Stopped(v transcript.Value) bool {
 	return v.Type == '-' && (strings.Contains(v.Text, "exceeded the time limit (script-time-limit)") || strings.Contains(v.Text, "exceeded the memory limit"))
 }

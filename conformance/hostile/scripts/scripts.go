@@ -27,7 +27,7 @@ func (s Script) Command() []string {
 	return append(append(args, s.Keys...), s.Args...)
 }
 
-// Canary is a script that shows the tables and settings that all scripts share. Its reply never changes while a server runs.
+// Canary is a script that shows what all scripts share. Its reply never changes while a server runs.
 const Canary = `local out, seen = {}, {}
 local function walk(name, t)
   if seen[t] then out[#out+1] = name .. ' again' return end

@@ -11,5 +11,5 @@ func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// source is the address of connections to lockstep. From 127.0.0.1, they could take one of the fixed ports of a suite's servers.
+// source is the address of connections to lockstep. From 127.0.0.1, these could take a fixed port of a suite's server.
 var source = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}

@@ -9,9 +9,7 @@ type Memory interface {
 	Charge(bytes int64)
 }
 
-// Buffer is a string that a function builds for a script. It charges memory before it
-// allocates. So even an encoding that is much longer than its input cannot exceed the
-// script's memory limit.
+// Buffer is a string that a function builds for a script. It charges memory before it allocates.
 type Buffer struct {
 	Memory Memory
 	B      []byte // call Room before appending to it

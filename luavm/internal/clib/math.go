@@ -2,12 +2,9 @@ package clib
 
 import "math"
 
-// This file has the functions of math whose results differ between Go and C on amd64. In C,
-// NaN keeps its sign, and a function that is not defined for its arguments returns one of two
-// NaN values, which tostring prints differently.
+// This file has the functions of math that differ between Go and C on amd64: in C, NaN has a sign, which tostring prints.
 
-// Indefinite is the NaN that amd64's own instructions make, as for 0/0; tostring prints it as -nan. NaN is the one that a C
-// function returns if the function itself chooses the value; tostring prints it as nan.
+// Indefinite is the NaN that amd64's instructions make, printed as -nan. NaN is the one that C functions choose, printed as nan.
 var (
 	Indefinite = math.Float64frombits(0xfff8 << 48)
 	NaN        = math.Float64frombits(0x7ff8 << 48)

@@ -28,8 +28,7 @@ func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	return append(dst, FormatG(f, 17)...)
 }
 
-// FormatG formats a number as glibc's printf does with %.<prec>g. A NaN is shown with its sign: 0/0 is negative on amd64, so it is
-// shown as -nan.
+// FormatG formats a number as glibc's printf does with %.<prec>g, a NaN with its sign.
 func FormatG(f float64, prec int) string {
 	if math.IsNaN(f) {
 		if math.Signbit(f) {
@@ -42,8 +41,7 @@ func FormatG(f float64, prec int) string {
 
 const cSpaces = " \t\n\v\f\r"
 
-// ParseNumber parses a number as Lua 5.1 on glibc does: by strtod, with nothing but white
-// space around the number. A zero byte ends the text, as in C.
+// ParseNumber parses a number as Lua 5.1 on glibc does: by strtod, up to a zero byte, between nothing but white space.
 func ParseNumber(s string) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -162,8 +160,7 @@ func smallInteger(s string) (lua.LNumber, bool) {
 	return lua.LNumber(n), true
 }
 
-// ParseBase implements tonumber with a base other than ten. It follows C's strtoul, which
-// accepts a sign, negates modulo 2^64, and returns 2^64-1 for a number that does not fit.
+// ParseBase implements tonumber with a base other than ten, by the rules of C's strtoul for signs and large numbers.
 func ParseBase(s string, base int) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -212,8 +209,7 @@ func DigitValue(c byte) int {
 	return 99
 }
 
-// ToInt64 converts as a C cast on amd64 does: it rounds toward zero, and returns the smallest
-// integer for NaN and for a number that does not fit.
+// ToInt64 is a C cast on amd64: NaN, and a number that does not fit, become the smallest integer.
 func ToInt64(n lua.LNumber) int64 {
 	f := float64(n)
 	if f >= -9223372036854775808 && f < 9223372036854775808 {

@@ -9,8 +9,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// FuzzNumber checks three things. A text is a number exactly if strtod would read all of it. What NumberPrefix finds is a number. A
-// number that is printed with 17 digits is read back unchanged.
+// FuzzNumber: ParseNumber accepts what strtod would read whole, NumberPrefix finds a number, and 17 digits preserve a number.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{
 		"", " 1 ", "-010", "1e3", "1e", "1e+", ".5", "5.", ".", "-", "+-1", "1_000", "0x10", "0x", "0x.8", "0x.p1", "0X1p-2", "0x1P", "1e400", "1e-400",
@@ -36,8 +35,7 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// If a number fits into an integer type, the cast to that type only removes the number's fraction. If the number does not fit into a
-// signed type, the cast returns the least integer of that type.
+// A cast removes the fraction of a number. A number that does not fit into a signed type becomes the least integer.
 func TestCasts(t *testing.T) {
 	for _, x := range []float64{0, 1, -1, 1.9, -1.9, math.MaxInt32, math.MinInt32, 1 << 53, -1 << 63} {
 		n := lua.LNumber(x)

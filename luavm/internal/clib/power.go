@@ -2,9 +2,7 @@ package clib
 
 import "math"
 
-// C's pow, exp and log are right to the last digit in 98 of 100 cases, and exact where the result is exact, as for 16^0.25. Go's
-// functions are less exact: for large exponents, and for results below 2^-1022, even the digits that tostring shows are wrong. So
-// this file computes with twice the digits.
+// Go's pow, exp and log are less exact than C's, even in digits that tostring shows. So this file computes with twice the digits.
 
 // wide is the number high+low, where low is smaller than the last digit of high.
 type wide struct{ high, low float64 }

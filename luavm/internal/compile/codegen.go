@@ -8,13 +8,10 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// This file is the code generator. gopher-lua runs Lua 5.1's instruction set, but its own compiler miscompiles some programs: a
-// generic for over three plain values, conditions of nested and/or, constructors of more than 25,600 items, and multiple
-// assignments in which one variable is an index of another. So this package generates the instructions itself, in one pass while
-// the parser reads. It uses the method of C Lua's compiler: an expression stays a description for as long as possible
-// (codegen_expr.go), and the jumps to one unknown target form a list that is linked through their operands. The instructions, their
-// lines and the names of variables equal C Lua's, except where gopher-lua needs other instructions. Therefore the error messages
-// equal C Lua's, too.
+// This file is the code generator. gopher-lua runs Lua 5.1's instruction set, but its own compiler miscompiles some programs. So this
+// package generates the instructions, in one pass while the parser reads, by the method of C Lua's compiler: an expression stays a
+// description for as long as possible (codegen_expr.go), and the jumps to one unknown target form a list that is linked through their
+// operands. Instructions, lines and names equal C Lua's, except where gopher-lua needs others. So the error messages equal C Lua's, too.
 
 const (
 	noJump   = -1
@@ -91,8 +88,7 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// If the map in the field index of a finished function has at most maxSpareIndex entries, another function uses the map again. A larger
-// map is dropped: emptying a map takes time in proportion to the largest size that the map ever had.
+// maxSpareIndex bounds the maps that are used again: emptying a map takes time for its largest size ever.
 const maxSpareIndex = 64
 
 // reuse keeps the memory of a finished function for one that is compiled later.
@@ -190,8 +186,7 @@ func (f *function) needsValue(list int) bool {
 	return false
 }
 
-// patchTest makes the TESTSET of the jump at pc put its value into reg. If reg is noReg or already has the value, patchTest turns
-// the TESTSET into a TEST. It returns false if the jump has no TESTSET.
+// patchTest makes the TESTSET of the jump at pc set reg. Where that is needless, it makes a TEST. Without a TESTSET, it returns false.
 func (f *function) patchTest(pc, reg int) bool {
 	i := f.control(pc)
 	if interp.OpOf(*i) != lua.OP_TESTSET {
@@ -212,8 +207,7 @@ func (f *function) dropValues(list int) {
 	}
 }
 
-// patchList sets the targets of a list of jumps. The parameter withValue is the target of the jumps with a TESTSET, which put their
-// values into reg. The parameter named without is the target of the other jumps.
+// patchList makes the jumps of a list that set reg (TESTSET) lead to withValue, and all others to the target named without.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
 		f.p.work(1)
@@ -384,8 +378,7 @@ func (f *function) find(name string) exp {
 	}
 }
 
-// upvalue returns the index of f's upvalue for a variable of an enclosing function. If f has none yet, upvalue adds one to f and
-// to the functions between the two.
+// upvalue returns the index of f's upvalue for a variable of an enclosing function. It adds a missing one.
 func (f *function) upvalue(name string, of place) int {
 	f.p.work(1 + len(f.upvalues)/comparedInStep)
 	for i := range f.upvalues {

@@ -30,8 +30,7 @@ const (
 	expVararg                 // info: the instruction
 )
 
-// exp describes an expression. The list yes has the jumps out of the expression that are taken when
-// it is true; the list no has those that are taken when it is false.
+// exp describes an expression. The jumps in yes are taken when it is true, those in no when it is false.
 type exp struct {
 	kind      expKind
 	info, aux int
@@ -62,9 +61,7 @@ func (f *function) setReturns(e *exp, n int) {
 	}
 }
 
-// oneReturn makes the call or vararg e give one result. Unlike C Lua, it puts the result of a vararg into a new register.
-// gopher-lua's OP_VARARG clears all registers above its target, so the target must not be the register of a variable below other
-// variables.
+// oneReturn makes e give one result. Unlike in C Lua, a vararg takes a new register: OP_VARARG clears all registers above its target.
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:
@@ -242,8 +239,7 @@ func (f *function) store(v, e *exp) {
 	f.freeExp(e)
 }
 
-// self generates the instruction that looks up a method of the object e by the method's name (the argument key). It puts both the
-// method and the object into new registers.
+// self generates the lookup of the method key of the object e.
 func (f *function) self(e, key *exp) {
 	f.toAnyReg(e)
 	f.freeExp(e)
@@ -277,8 +273,7 @@ func (f *function) jumpIf(e *exp, cond int) int {
 	return f.condJump(lua.OP_TESTSET, noReg, e.info, cond)
 }
 
-// goOnIfTrue makes the program go on at the next instruction if e is true, and jump (e.no) if e is false. Even a constant false
-// gets a test. Without the test, earlier jumps that lead to this jump would join e.no, although they carry a value of their own.
+// goOnIfTrue adds a jump for a false e to e.no. A constant false needs a test, or earlier jumps with values would join e.no.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump
@@ -329,9 +324,7 @@ func (f *function) not(e *exp) {
 	f.dropValues(e.yes)
 }
 
-// fold computes an operation on two numerals at compile time, and puts the result into a. It returns false, and leaves a unchanged,
-// if an operand is no numeral or the operation is not arithmetic. It also does that for a division by zero, and if the result would
-// be NaN.
+// fold computes arithmetic on two numerals at compile time, except a division by zero or a NaN. The result is in a.
 func fold(op int, a, b *exp) bool {
 	if !a.isNumeral() || !b.isNumeral() {
 		return false
@@ -479,9 +472,8 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 	}
 }
 
-// setList generates the instruction that stores items of a constructor in the table in register base. The argument waiting is how many
-// items it stores from the registers above base (multiple: all up to the top). The argument items is how many items of the constructor
-// have been read so far, including those that are to be stored.
+// setList stores the values above register base in its table. waiting is their number (multiple: up to the top), items that of the
+// constructor so far.
 func (f *function) setList(base, items, waiting int) {
 	n := waiting
 	if waiting == multiple {

@@ -6,13 +6,11 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Chunk compiles a chunk. name has the form of luaL_loadbuffer: "@" before a file name, "=" before a name to be shown unchanged,
-// otherwise the source. The argument nested is how many calls of Lua from Go are nested in the script that compiles the chunk: C Lua
-// counts such calls and levels of syntax together. The text of an error is C Lua's.
+// Chunk compiles a chunk, with C Lua's error texts. name has the form of luaL_loadbuffer. nested is how many calls of Lua from Go are in
+// progress: C Lua counts them and levels of syntax together.
 //
-// Chunk calls the function watch now and then with the steps and bytes that compiling has taken since the last call. After the whole
-// chunk, Chunk calls watch once more, with the bytes but not the steps since the last call. The function watch may panic to end the
-// compiling; Chunk passes the panic on.
+// Chunk calls watch now and then with the steps and bytes since the last call. watch may panic to end the compiling; Chunk passes the
+// panic on.
 func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // name may be the whole source, which shown must not keep in memory
 	if len(source) > maxSourceBytes {
@@ -33,8 +31,7 @@ func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.Fu
 	return parse(source, chunkID(name, syntaxIDSize), shown, nested, watch), nil
 }
 
-// These bound the length of a chunk's name in error messages. runtimeIDSize is C Lua's LUA_IDSIZE, for errors at run time.
-// syntaxIDSize is llex.c's MAXSRC, for syntax errors.
+// These bound a chunk's name in errors: C Lua's LUA_IDSIZE at run time, llex.c's MAXSRC in syntax errors.
 const (
 	runtimeIDSize = 60
 	syntaxIDSize  = 80

@@ -42,9 +42,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWorkGrowsWithTheText: some sources make the compiler search through much of what it has read. Even these take only a few
-// steps for each token, and watch is told of all steps. The first source took ten seconds when each use of a name was compared with
-// all variables in scope.
+// TestWorkGrowsWithTheText: each token costs only a few steps, even in sources that make the compiler search much.
 func TestWorkGrowsWithTheText(t *testing.T) {
 	var names []string
 	for i := range maxLocals - maxUpvalues - 5 {
@@ -104,8 +102,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzChunk: the compiler either refuses a text with an error of one line that says where the error is, or makes instructions that
-// stay within their function.
+// FuzzChunk: the compiler refuses a text with an error of one line, or makes instructions that stay within their function.
 func FuzzChunk(f *testing.F) {
 	for _, source := range []string{
 		"local a, b, c = 1, 'x', nil a, b = b, a return a, b, c",

@@ -9,9 +9,7 @@ import (
 	"lockstep/luavm/internal/clib"
 )
 
-// The scanner and the parser (parser.go, parser_expr.go) replace gopher-lua's:
-// they accept exactly Lua 5.1, use the error texts of llex.c and lparser.c, and
-// bound the nesting of a script. codegen.go generates the code while they read.
+// The scanner and the parser accept exactly Lua 5.1, with C Lua's error texts, and bound the nesting of a script.
 
 // tokenKind is a character, or one of the constants below.
 type tokenKind int
@@ -77,8 +75,7 @@ func (k tokenKind) String() string {
 	return string([]byte{byte(k)})
 }
 
-// token is one token. The field text has a name, number or string as error messages quote it: as in the source, but with a string's
-// escapes decoded. The field value has the name, or the content of the string. The field number has the number.
+// token is one token. text is what error messages quote. value is a name, or the content of a string.
 type token struct {
 	kind   tokenKind
 	text   string
@@ -118,8 +115,7 @@ func (x *lexer) save() {
 
 func (x *lexer) put(c byte) { x.buf = push(x.m, x.buf, c) }
 
-// accept appends the next character to buf if the argument set contains it. As in C Lua, which uses strchr, a zero byte is in every
-// set.
+// accept appends the next character to buf if set contains it. As for C's strchr, every set contains the zero byte.
 func (x *lexer) accept(set string) bool {
 	c := x.cur()
 	if c == eof || c != 0 && strings.IndexByte(set, byte(c)) < 0 {
@@ -282,9 +278,8 @@ func (x *lexer) number() token {
 	return token{kind: tkNumber, text: s, number: n}
 }
 
-// bracket reads a bracket, [ or ], and the equal signs after it. If the same bracket comes
-// next, bracket leaves it unread and returns the number of equal signs. Otherwise bracket
-// returns -1 if there is no equal sign, and less than -1 if there are any.
+// bracket reads a bracket and the equal signs after it. If the same bracket comes next, it returns their number; otherwise -1 minus their
+// number.
 func (x *lexer) bracket() int {
 	first := x.cur()
 	x.save()
@@ -299,8 +294,7 @@ func (x *lexer) bracket() int {
 	return -count - 1
 }
 
-// long reads a long string or comment from its second bracket on; level is the number of equal signs before that bracket. If keep is
-// true, it saves the content in buf. It returns where in buf the content begins.
+// long reads a long string or comment from its second bracket on. Its content begins at start in buf, if kept.
 func (x *lexer) long(level int, unfinished string, keep bool) (start int) {
 	x.save()
 	if x.atNewline() {

@@ -14,8 +14,8 @@ const (
 	watchBytes = 64 << 10
 )
 
-// These are the bytes that the compiler counts for what it allocates. (The functions push and exact count slices.) constantBytes
-// and nameBytes are for entries of maps: a map takes up to twice what its entries need, and as much again while it grows.
+// These are the bytes counted for what the compiler allocates, besides slices (push, exact). constantBytes and nameBytes include the
+// spare room of maps.
 const (
 	functionBytes = 1 << 10
 	blockBytes    = 64
@@ -64,8 +64,7 @@ func (m *meter) keeps(bytes int) {
 	m.took(bytes)
 }
 
-// tell calls the function over if there are too many steps, and passes the counts to watch. It is a function of its own so that Go's
-// compiler inlines its callers.
+// tell is a function of its own so that Go's compiler inlines its callers.
 func (m *meter) tell() {
 	if m.steps > maxSteps {
 		m.over()

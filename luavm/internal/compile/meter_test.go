@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// nested returns a Lua text of size bytes with deeply nested functions. Each function passes on names of the outermost one, so its
-// compiled form takes far more bytes than its text.
+// nested returns a Lua text of size bytes with deeply nested functions, whose compiled form is far larger.
 func nested(depth, names, size int) string {
 	var list []string
 	for i := range names {

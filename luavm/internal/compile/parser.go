@@ -93,8 +93,7 @@ func (p *parser) accept(k tokenKind) bool {
 	return true
 }
 
-// match reads the token that closes an earlier one. The argument what gives the kind of the closing token. The arguments who and line
-// give the kind and the line of the earlier token.
+// match reads the token what, which closes the earlier token who of the given line.
 func (p *parser) match(what, who tokenKind, line int) {
 	if p.accept(what) {
 		return

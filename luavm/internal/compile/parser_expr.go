@@ -55,8 +55,8 @@ func (p *parser) assignment(t *target, n int) {
 	f.store(&t.v, &e)
 }
 
-// keepIndexes copies the local variable v, a target of an assignment, if earlier targets of that assignment use v as a table or an
-// index. These must use the value that v has before the assignment.
+// keepIndexes copies the local variable v, a target, if earlier targets of the assignment use v as table or index: they need its old
+// value.
 func (p *parser) keepIndexes(t *target, v *exp) {
 	f := p.f
 	extra, conflict := f.free, false
@@ -78,8 +78,8 @@ func (p *parser) keepIndexes(t *target, v *exp) {
 	}
 }
 
-// adjust makes a list of n expressions give one value in a register to each of vars variables. e is the last expression of the
-// list. If there are more expressions than variables, the surplus expressions keep their registers, too.
+// adjust makes n expressions, of which e is the last, give one value in a register to each of vars variables. Surplus expressions keep
+// theirs.
 func (p *parser) adjust(vars, n int, e *exp) {
 	f := p.f
 	extra := vars - n
@@ -265,8 +265,7 @@ func (p *parser) table() exp {
 	return t
 }
 
-// roomForFields bounds the fields for which a constructor makes room in advance. Even the smallest map has room for roomForFields
-// keys. More room could be wasted, because a field whose value is nil takes none.
+// roomForFields bounds the room that a constructor makes in advance. Even the smallest map has this much, and more may be wasted.
 const roomForFields = 8
 
 // record reads a field of a constructor with its key, name = value or [key] = value. table is the table's register.
@@ -386,8 +385,7 @@ func (p *parser) simple() exp {
 	return e
 }
 
-// priority has two priorities for each binary operator. The first one decides between this operator and the operator to its left,
-// the second between this one and the operator to its right.
+// priority has each binary operator's priority against the operator to its left, and against the operator to its right.
 var priority = map[tokenKind][2]int{
 	'+': {6, 6}, '-': {6, 6}, '*': {7, 7}, '/': {7, 7}, '%': {7, 7},
 	'^': {10, 9}, tkConcat: {5, 4},
@@ -432,9 +430,8 @@ func (p *parser) subExpr(limit int) exp {
 	return e
 }
 
-// ownOperands puts both operands of % or ^ into registers of their own, where luavm's hook
-// replaces them: gopher-lua computes % and ^ differently from C Lua. As in C Lua, a local
-// variable that is the first operand is read only after the second operand has been computed.
+// ownOperands puts both operands of % or ^ into registers of their own, where luavm's hook replaces them. As in C Lua, it reads a local
+// first operand last.
 func (p *parser) ownOperands(a, b *exp) {
 	f := p.f
 	f.toNextReg(b)

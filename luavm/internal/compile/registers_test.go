@@ -14,9 +14,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// registers says which registers surely hold a value before an instruction. It also has the first register of an open list of
-// results, or -1. gopher-lua clears the registers above the results of a call, a vararg or a loop: these then hold no value, not
-// even nil.
+// registers says which registers surely hold a value, and where an open list of results begins (or -1). gopher-lua clears some registers.
 type registers struct {
 	held map[int]bool
 	open int

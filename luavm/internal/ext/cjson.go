@@ -33,9 +33,7 @@ const (
 	invalidNull
 )
 
-// JSONSettings are the settings of one cjson module. The settings of the global
-// module go back to their defaults after every script: a script must not depend on
-// scripts that its node ran before.
+// JSONSettings are the settings of one cjson module. Those of the global module end with a script: no script may depend on another.
 type JSONSettings struct {
 	encodeInvalid, decodeInvalid int
 	keepBuffer                   bool
@@ -96,9 +94,7 @@ func (lib *Libraries) integerOption(L *lua.LState, n, low, high int, setting *in
 	L.Push(lua.LNumber(*setting))
 }
 
-// enumOption sets a setting to argument n, unless the argument is nil, and pushes the setting. The argument is one of the given
-// words, or a boolean: false stands for the first word, true for the second. In place of these two words, enumOption pushes the
-// boolean.
+// enumOption sets a setting to argument n, unless that is nil, and pushes the setting. A boolean stands for one of the first two words.
 func (lib *Libraries) enumOption(L *lua.LState, n int, words []string, setting *int) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:
@@ -206,8 +202,7 @@ func (j *jsonEncoder) fail(v lua.LValue, why string) {
 	j.host.Throw(j.L, "Cannot serialise "+auxlib.TypeName(v)+": "+why)
 }
 
-// value writes a value. slots is how many slots of C Lua's stack cjson would use at this
-// point; the size of that stack bounds the depth, however large encode_max_depth is.
+// value writes a value. slots is how many slots of C Lua's stack cjson would use here: that stack bounds the depth, too.
 func (j *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	j.host.Work(1)
 	switch v := v.(type) {
@@ -293,8 +288,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 	j.out.Byte('}')
 }
 
-// arrayLength returns the length of a table that becomes a JSON array, 0 for an empty table,
-// and -1 for a table that becomes an object. It raises an error if cjson refuses a sparse array.
+// arrayLength returns t's length as a JSON array, or -1 for an object. It raises cjson's error for a sparse array.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0
 	j.host.Work(interp.Slots(t) / 8) // one or two walks over the table pass its empty slots, too

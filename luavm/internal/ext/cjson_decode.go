@@ -92,16 +92,13 @@ func (d *jsonDecoder) parse() lua.LValue {
 	return nil
 }
 
-// These are the slots of C Lua's stack that cjson needs for an object (the table, a key and a
-// value) and for an array (the table and a value).
+// These are the slots of C Lua's stack for an object (table, key, value) and for an array (table, value).
 const (
 	objectSlots = 3
 	arraySlots  = 2
 )
 
-// descend begins an array or an object, which needs the given slots of C Lua's stack. The size of
-// that stack bounds the depth, however large decode_max_depth is. All these slots but the last stay
-// in use until the method ascend ends the array or object.
+// descend begins an array or object, which needs slots of C Lua's stack. That stack bounds the depth, too.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	d.host.Charge(100)
@@ -220,9 +217,7 @@ func (d *jsonDecoder) word(w, kind string, v lua.LValue) bool {
 	return true
 }
 
-// invalidNumber reports whether s begins like a number that strtod reads but JSON does not
-// allow: one with a plus sign or leading zeros, a hexadecimal one, infinity or NaN. s must not
-// be empty.
+// invalidNumber reports whether s begins like a number that strtod reads but JSON forbids. s must not be empty.
 func invalidNumber(s string) bool {
 	if s[0] == '+' {
 		return true
@@ -256,8 +251,7 @@ func (d *jsonDecoder) number() {
 
 var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
 
-// readInStep is how many bytes of a string are read in the time of an instruction, and readAtOnce how many are read between two
-// calls of Work.
+// readInStep bytes of a string are read in the time of an instruction, readAtOnce bytes between two calls of Work.
 const (
 	readInStep = 64
 	readAtOnce = 16 << 10

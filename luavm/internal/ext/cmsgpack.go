@@ -137,8 +137,7 @@ func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	return n, array && n == highest
 }
 
-// packLength writes the type and the length of an array or a map. The argument short is a type byte that also has the length, up to 15.
-// The argument long is the type byte before a length of 16 bits; long+1 is the type byte before a length of 32 bits.
+// packLength writes a type and a length. short is the byte for up to 15 elements, long for 16 bits, long+1 for 32 bits.
 func packLength(o *auxlib.Buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:

@@ -87,8 +87,7 @@ func (u *unpacker) str(n int) lua.LValue {
 // tableCost is the number of bytes charged for an empty table.
 const tableCost = 128
 
-// room raises the error of luaL_checkstack if C Lua's stack, of which the given slots are in use, has no
-// room for one more value. This bounds the nesting of the data and the number of values.
+// room raises luaL_checkstack's error if C Lua's stack, of which slots are in use, is full.
 func (u *unpacker) room(slots int, what string) {
 	if slots+1 > auxlib.MaxStack {
 		u.host.Throw(u.L, "stack overflow ("+what+")")

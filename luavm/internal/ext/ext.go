@@ -14,8 +14,7 @@ type Host interface {
 	auxlib.Steps
 	// Throw does what luaL_error does.
 	Throw(L *lua.LState, msg string)
-	// Own returns part, which is a part of a larger string, as a string of Lua. It copies part if a
-	// function library may keep it after the call, so that the larger string does not stay in memory.
+	// Own returns part of a larger string, as a copy if a library may keep it: part would keep the larger string in memory.
 	Own(part string) lua.LString
 	// RawSet does what lua_rawset does, with its errors, and charges for the growth of the table.
 	RawSet(L *lua.LState, t *lua.LTable, key, value lua.LValue)

@@ -60,8 +60,7 @@ func (l *layout) number(def int) int {
 	return n
 }
 
-// option reads the next option, and returns it with the size of its value in bytes. The size is 0 for s and c0, whose size the
-// option does not say, and for a space, which has no value. kind is 0 for an option that only changes l, such as the byte order.
+// option reads the next option and its value's size (s and c0: 0). kind is 0 for an option that only changes l.
 func (l *layout) option() (kind byte, size int) {
 	l.host.Work(1)
 	kind = l.fmt[l.i]
@@ -164,8 +163,7 @@ func (lib *Libraries) structPack(L *lua.LState) int {
 	return 1
 }
 
-// appendUint appends u as an integer of size bytes. The bytes beyond the lowest eight are zero,
-// as in the C code, which shifts an unsigned long.
+// appendUint appends u as an integer of size bytes. As in the C code, the bytes beyond the lowest eight are zero.
 func appendUint(b []byte, u uint64, size int, big bool) []byte {
 	var buf [maxIntSize]byte
 	binary.LittleEndian.PutUint64(buf[:], u)
@@ -251,8 +249,7 @@ func (lib *Libraries) structUnpack(L *lua.LState) int {
 	return n + 1
 }
 
-// sizeBefore returns the size of a string with the option c0: it pops the value before the string,
-// which must be a number. n is how many values have been unpacked.
+// sizeBefore pops the size of a string with the option c0: the last of n unpacked values, which must be a number.
 func (lib *Libraries) sizeBefore(L *lua.LState, n int, data string, pos int) int {
 	size, ok := L.Get(-1).(lua.LNumber)
 	if n == 0 || !ok {

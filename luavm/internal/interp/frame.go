@@ -8,8 +8,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Frame mirrors gopher-lua's callFrame, which is not exported. The engine needs the running instruction and its position before
-// every instruction and for C Lua's error texts. So it reads the frame in memory.
+// Frame mirrors gopher-lua's callFrame, which is not exported: the engine reads the running instruction and its position in memory.
 type Frame struct {
 	Idx        int
 	Fn         *lua.LFunction
@@ -44,9 +43,8 @@ func checkedFrameOffset() uintptr {
 	return field.Offset
 }
 
-// LowestFrames returns the lowest segment of L's call stack. While L is open, gopher-lua never
-// frees that segment, so its frames refer to their functions even after the calls have returned.
-// L must have been made with MinimizeStackMemory.
+// LowestFrames returns the lowest segment of L's call stack. Its frames refer to functions even after the calls. L must have
+// MinimizeStackMemory.
 func LowestFrames(L *lua.LState) []Frame {
 	stack := reflect.ValueOf(L).Elem().FieldByName("stack").Elem().Elem()
 	lowest := stack.FieldByName("segments").Index(0).Elem().FieldByName("array")

@@ -8,9 +8,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// These are the offsets at which gopher-lua keeps the array part of a table, the keys and
-// the maps of its hash part, the constants of a function as plain strings, and the registers
-// and the main loop of a state.
+// These are the offsets of gopher-lua's fields that are not exported.
 var (
 	arrayOffset           = checkedOffset[lua.LTable, []lua.LValue]("array")
 	keysOffset            = checkedOffset[lua.LTable, []lua.LValue]("keys")
@@ -64,8 +62,7 @@ func SetArrayPart(t *lua.LTable, elems []lua.LValue) {
 	*(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset)) = elems
 }
 
-// HashKeys returns the keys of the hash part of a table, including keys whose values were set
-// to nil. The caller must not keep the slice: gopher-lua changes and replaces it.
+// HashKeys returns the keys of a table's hash part, even those set to nil. gopher-lua may change the slice afterwards.
 func HashKeys(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), keysOffset))
 }
@@ -91,8 +88,7 @@ func part[T any](t *lua.LTable, offset uintptr) T {
 	return *(*T)(unsafe.Add(unsafe.Pointer(t), offset))
 }
 
-// StringConstants returns the constants of a function as strings, "" for a constant of
-// another type. The instructions that look up a field by its name read the name there.
+// StringConstants returns a function's constants as strings ("" for other types).
 func StringConstants(p *lua.FunctionProto) []string {
 	return *(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset))
 }
@@ -110,8 +106,7 @@ func Registers(L *lua.LState) *[]lua.LValue {
 // Loop is a main loop of gopher-lua: it runs the function that was called last until that function returns.
 type Loop func(L *lua.LState, base *Frame)
 
-// LoopPlace returns the address of the field with L's main loop, so that another loop can take its place. gopher-lua has two
-// loops: one checks a context before each instruction, one does not.
+// LoopPlace returns the address of L's main loop, so that another loop can take its place.
 func LoopPlace(L *lua.LState) *Loop { return (*Loop)(unsafe.Add(unsafe.Pointer(L), loopOffset)) }
 
 // BeginHash makes the map for string keys of a table that has no such map, with room for few keys.
@@ -146,8 +141,7 @@ func Compact(t *lua.LTable) {
 	setPart(t, othersOffset, newOthers)
 }
 
-// Maps returns how many maps from keys to values the hash part of a table has: gopher-lua makes one for keys that are strings
-// and one for all others, each when it needs the map.
+// Maps returns how many maps a table's hash part has: one for strings and one for other keys, each if needed.
 func Maps(t *lua.LTable) (n int) {
 	if part[map[string]lua.LValue](t, stringsOffset) != nil {
 		n++
@@ -165,8 +159,7 @@ func setPart[T any](t *lua.LTable, offset uintptr, v T) {
 // numberBlock is the size of the blocks, in bytes, in which gopher-lua allocates numbers.
 const numberBlock = 256
 
-// BlockOf returns an identifier of the block of memory that the number v is in, and the size of the block. A number in use keeps
-// its whole block from being freed.
+// BlockOf identifies the block of memory with the number v, and returns its size. A number keeps its whole block in memory.
 func BlockOf(v lua.LValue) (block uintptr, size int64) {
 	at := (*[2]uintptr)(unsafe.Pointer(&v))[1]
 	return at / numberBlock, numberBlock

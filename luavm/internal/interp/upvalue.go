@@ -6,8 +6,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// An upvalue is open while the local variable that it stands for has a register. A state keeps its open upvalues in a list
-// that is sorted by their registers, the lowest first.
+// An upvalue is open while its variable has a register. A state lists its open upvalues by register, the lowest first.
 var (
 	openOffset    = checkedOffset[lua.LState, *lua.Upvalue]("uvcache")
 	nextOffset    = checkedOffset[lua.Upvalue, *lua.Upvalue]("next")
@@ -24,7 +23,6 @@ func NextPlace(u *lua.Upvalue) **lua.Upvalue {
 	return (**lua.Upvalue)(unsafe.Add(unsafe.Pointer(u), nextOffset))
 }
 
-// HandledPlace returns the address of L's field hasErrorFunc. While the field is true, gopher-lua leaves all upvalues open when
-// an error is raised; while it is false, gopher-lua then closes the upvalues of all frames. PCall sets the field to true if it
-// has a handler, and always sets it to false when it ends.
+// HandledPlace returns the address of L's field hasErrorFunc: while true, an error leaves all upvalues open. PCall sets it for a handler,
+// and clears it at its end.
 func HandledPlace(L *lua.LState) *bool { return (*bool)(unsafe.Add(unsafe.Pointer(L), handledOffset)) }
