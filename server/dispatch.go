@@ -296,15 +296,13 @@ func (s *session) sendGrants() {
 // Sending shows whether the client has left; if it has, its remaining commands are not run.
 const slowPart = 10 * time.Millisecond
 
-// largeOutput is the size of output above which a session sends it before it runs the client's next commands.
-// So a client that requests much and reads nothing does not fill memory: its next commands wait.
+// largeOutput is the size of output above which further commands wait, so that a client that reads nothing does not fill memory.
 const largeOutput = 1 << 20
 
 // mayWait reports whether the session runs on a goroutine of its own, which may wait, and not on an event loop.
 func (s *session) mayWait() bool { return s.away || !s.onLoop }
 
-// flushMuch sends the output if it exceeds largeOutput, and waits until the operating system has taken it. If the
-// session may not wait, flushMuch sends nothing. If the client has been cut off, its remaining commands are not run.
+// flushMuch sends output of more than largeOutput, and ends the commands of a client that has been cut off.
 func (s *session) flushMuch() {
 	if s.mayWait() && s.out.size() > largeOutput {
 		s.out.flush()
@@ -314,10 +312,8 @@ func (s *session) flushMuch() {
 	}
 }
 
-// answer queues the replies of a submission, and records its commands in the statistics. The argument took is the
-// duration of the submission. Calls that the backend has not run stay in s.calls, or are dropped if the client has been
-// cut off. The argument mayWait says whether answer may wait for the socket. If it may, and if the output is large or
-// the submission took at least slowPart, answer sends the output and waits until the operating system has taken it.
+// answer queues the replies of a submission that took the given time. Calls that have not run stay in s.calls. If mayWait is true,
+// answer may send the output and wait for the socket.
 func (s *session) answer(took time.Duration, mayWait bool) {
 	s.srv.submitted.Add(-int64(len(s.calls)))
 	each := took / time.Duration(len(s.replies))
@@ -408,8 +404,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
-	// Is it too long? This check comes before redirect, which hashes the keys: the guard may have cut short the keys of
-	// a command that is too long.
+	// Is it too long? This check comes before redirect, because the guard may have cut short the keys that redirect hashes.
 	if refusal := s.mayBeSoLong(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
@@ -420,15 +415,14 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		}
 	}
 	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
-		// Redis, when out of memory, queues no command at all. Here, commands that need no memory are queued, so that a
-		// transaction can still release a lock.
+		// Redis, when out of memory, queues no command. Here, commands that need no memory are queued, so that a transaction can still
+		// release a lock.
 		return cmd, store.ErrOutOfMemory
 	}
 	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
 		return cmd, errTooFewReplicas
 	}
-	// A RESP2 client could take a message for the reply to a command. So a RESP2 subscriber may call only
-	// commands whose replies have the form of messages, and QUIT and RESET, which end the subscriptions.
+	// A RESP2 client could take a message for a reply. So a RESP2 subscriber may call only commands whose replies look like messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
 		return cmd, errPubSubContext(cmd.FullName())
 	}
@@ -442,8 +436,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// mayBeSoLong refuses a command that is too long for the leader. The leader would refuse it, too, but this node does not
-// send it, because a command of 500 MB would delay the commands of all other clients. The guard has cut most such commands short.
+// mayBeSoLong refuses a command that is too long for the leader, because sending 500 MB would delay the commands of all other clients.
 func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
 	limit := s.conn.cut
 	if limit == 0 {

@@ -7,9 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// appendReply appends a reply in RESP2 or RESP3. RESP2 lacks some types; they take the shape that Redis gives them. A map
-// becomes a flat array. A set and a push become arrays. A double, a big number and a verbatim string become bulk strings. A
-// boolean becomes 1 or 0.
+// appendReply appends a reply in RESP2 or RESP3. Types that RESP2 lacks take the shape that Redis gives them.
 func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	switch r.Kind {
 	case store.None:
@@ -49,8 +47,8 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	return appendElems(appendHead(b, r.Kind, len(r.Elems), resp), r.Elems, resp)
 }
 
-// encodedSize estimates how many bytes a reply takes on the wire. The caller allocates this room at once, because a growing
-// buffer would leave five times as much garbage.
+// encodedSize estimates how many bytes a reply takes on the wire. The caller allocates them at once, because a growing buffer would
+// leave much garbage.
 func encodedSize(r *store.Reply) int {
 	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)
@@ -108,8 +106,7 @@ func appendNull(b []byte, resp int, resp2 string) []byte {
 	return append(b, resp2...)
 }
 
-// appendLine appends a reply of a one-line type. A line end in s would tear the frame. So, as in Redis,
-// each '\r' and '\n' becomes a space, or is dropped at the beginning and at the end of s.
+// appendLine appends a reply of a one-line type. As in Redis, line ends inside s become spaces, and those around s are dropped.
 func appendLine(b []byte, kind byte, s string) []byte {
 	b = append(b, kind)
 	if strings.ContainsAny(s, "\r\n") {

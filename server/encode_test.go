@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// The size that encodedSize foresees for a reply suffices, and is at most a tenth too large. So the caller can allocate
-// the room for a large reply at once.
+// The size that encodedSize foresees for a reply suffices, and is at most a tenth too large.
 func TestEncodedSize(t *testing.T) {
 	elems := make([]store.Reply, 100_000)
 	for i := range elems {
@@ -89,9 +88,8 @@ func packedEmpties(t testing.TB, n int) store.Reply {
 	return packed
 }
 
-// Many clients may wait for the garbage collector at the same time, each with a packed reply that is not encoded yet.
-// So the server first counts the encoded size of each reply as memory of its client. It cuts off the clients for whose
-// replies there is no room.
+// The server counts the encoded size of a reply before it waits for the garbage collector, and cuts off clients whose replies find no
+// room.
 func TestRoomForRepliesIsTakenFirst(t *testing.T) {
 	const limit, clients, elems = 1 << 20, 50, 30_000
 	ts := newTestServer(t, nil)

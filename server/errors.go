@@ -264,8 +264,7 @@ func faultRange(low, high int64) string {
 // faultOlder is why CONFIG SET refuses a parameter that an old node in the cluster would not follow.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 
-// maxParamBytes is the maximum length in bytes of a value in CONFIG SET. It is needed because nodes store the values.
-// faultLong is the reason for which CONFIG SET refuses a longer one.
+// maxParamBytes is the maximum length in bytes of a value in CONFIG SET, because nodes store the values.
 const (
 	maxParamBytes = 64 << 10
 	faultLong     = "argument is too long, a parameter may have 65536 bytes"

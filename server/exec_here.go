@@ -6,17 +6,15 @@ import (
 	"lockstep/store"
 )
 
-// runEarly runs a queued command before the leader runs the transaction, and keeps the reply in q.done. If runQueued refuses
-// the command now, answerExec tries it again after the leader's answer.
+// runEarly runs a queued command before the leader runs the transaction. If runQueued refuses the command now, answerExec tries it
+// again.
 func (s *session) runEarly(q *queued) {
 	if r, ran, _ := s.runQueued(q); ran {
 		q.done = &r
 	}
 }
 
-// runQueued runs a queued command on this node and returns its reply. If runEarly has run the command, runQueued only
-// returns the reply from then. If the command may not run, or the client has left, runQueued returns the error, and the
-// result ran is false.
+// runQueued runs a queued command on this node, unless runEarly has. ran is false if the command may not run or the client has left.
 func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Duration) {
 	if q.done != nil {
 		return *q.done, true, 0
@@ -39,9 +37,8 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Durat
 	return r, true, took
 }
 
-// tracksLate reports whether the client may cache keys from an EXEC without the tracker knowing of it. That happens if a
-// CLIENT TRACKING of the transaction could not run early (runEarly), and later commands of the transaction read keys: the
-// leader has run these reads before this node runs CLIENT TRACKING.
+// tracksLate reports whether an EXEC reads keys that the client may cache, before this node runs CLIENT TRACKING and the tracker knows
+// of it.
 func (s *session) tracksLate(t *transaction) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || how.optin && !s.caching {

@@ -14,8 +14,7 @@ import (
 type Face uint8
 
 const (
-	// FacePlain is a Redis that is not a node of a Redis Cluster. The listeners of a Sentinel have this face, too. The
-	// method mode recognizes a Sentinel by its Server, which serves nothing else.
+	// FacePlain is a Redis that is not a node of a Redis Cluster, or a Sentinel, which the method mode recognizes by its Server.
 	FacePlain Face = iota
 	// FaceCluster is a node of a Redis Cluster with one shard: the leader owns
 	// every slot and the other nodes are its replicas.
@@ -47,9 +46,7 @@ func (e endpoint) digits() string { return strconv.Itoa(e.port) }
 // hostPort returns the endpoint as host:port. Redis does not put brackets around IPv6 addresses.
 func (e endpoint) hostPort() string { return e.host + ":" + e.digits() }
 
-// endpointOf parses an advertised address. If a node listens on all interfaces and advertises no host,
-// the client gets the host that it is connected to. For a cluster of one node this is right; the operator
-// of a larger cluster must give each node an address to advertise.
+// endpointOf parses an advertised address. A client gets the host that it is connected to if the node advertises none.
 func (s *session) endpointOf(addr string) endpoint {
 	host, digits, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -67,8 +64,7 @@ func (s *session) endpointOf(addr string) endpoint {
 	return endpoint{host: host, port: port}
 }
 
-// identity derives a name of 40 hexadecimal digits from a node's id, so the name is the same on every node and after
-// restarts. The argument kind says what the name is for, so that the node itself and its Sentinel have different names.
+// identity derives a name of 40 hexadecimal digits from a node's id. kind tells the node from its Sentinel.
 func identity(kind, id string) string {
 	sum := sha1.Sum([]byte("lockstep " + kind + " " + id))
 	return hex.EncodeToString(sum[:])

@@ -393,8 +393,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	return &testServer{Server: srv, t: t, fake: fake, addr: ln.Addr().String(), tls: secret}
 }
 
-// withLoops configures a durable node with n loops, so loops without work park (loop_linux.go). The nodes of the other tests
-// are ephemeral, so their loops do not park.
+// withLoops configures n loops on a durable node, because the loops of an ephemeral node do not park (loop_linux.go).
 func withLoops(n int) func(*Config) {
 	return func(c *Config) { c.Loops, c.Durable = n, true }
 }

@@ -10,13 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its events. Read and
-// tryWrite never wait. Only the loop calls Read. Write waits until everything has been written, so the loop does not call
-// it. Any goroutine may call Close.
+// fdConn is a TCP connection that Go's runtime does not poll: only a loop waits for its events and calls Read. Write may wait, so the
+// loop does not call it. Any goroutine may call Close.
 //
-// Close only shuts the socket down. The descriptor is closed later, when the loop has released the connection and no Write is
-// in progress. If Close closed the descriptor, its number could already belong to another connection while a goroutine still
-// uses it for this one.
+// Close only shuts the socket down. The descriptor is closed when the loop has released the connection and no Write is in progress.
+// Otherwise its number could belong to another connection while a goroutine still uses it.
 type fdConn struct {
 	net.Conn // nil: it only provides the deadline methods, which nobody calls
 	fd       int
@@ -46,8 +44,7 @@ func (c *fdConn) LocalAddr() net.Addr  { return c.local }
 // Read returns 0 and no error if there is no input.
 func (c *fdConn) Read(p []byte) (int, error) {
 	for {
-		// This function and tryWrite use raw system calls: these do not wait, so the scheduler need not know of them. The
-		// calls recv and send cost a twentieth less than read and write.
+		// A raw system call suffices, because it does not wait. recv and send cost a twentieth less than read and write.
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
 		switch {
 		case errno == unix.EINTR:
@@ -61,8 +58,8 @@ func (c *fdConn) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if int(n) < len(p) && !c.hungUp {
-			// The socket is empty, and the next input causes an event. But if hungUp is set, the event for the
-			// end of the connection has come already: readable then stays true until a Read returns the end.
+			// The socket is empty, and the next input causes an event. If hungUp is set, there is no further event, so readable stays
+			// true until the end.
 			c.readable = false
 		}
 		return int(n), nil
@@ -172,8 +169,8 @@ func (c *fdConn) Close() error {
 	return err
 }
 
-// release lets the descriptor be closed. The loop calls it once, as its last use of the connection. If the server
-// refuses the client, no loop gets the connection, and adopt calls release.
+// release lets the descriptor be closed. The loop calls it once, as its last use of the connection; adopt calls it for a refused
+// client.
 func (c *fdConn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,8 +35,8 @@ func (c fromConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.from), 1))
 }
 
-// floodedHandshakes returns the TLS side of a server that signs slowly and does one handshake at a time. The second result
-// connects a client from a given address. The caller must run in a synctest bubble.
+// floodedHandshakes returns the TLS side of a slowly signing server, and a function that connects a client. The caller must be in a
+// synctest bubble.
 func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *tls.Config) {
 	kept, client := testCertificates(t)
 	config := kept.Config().Clone()
@@ -52,8 +52,8 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 	}, client
 }
 
-// TestHandshakeFlood: one address sends twice as many ClientHellos a second as the node can sign. A client from another
-// address waits for a few signatures at most. Other clients from the same address also get in, some time later.
+// TestHandshakeFlood: while one address floods the node with ClientHellos, clients of other addresses wait little, and others of that
+// address get in later.
 func TestHandshakeFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -153,9 +153,8 @@ func TestTheProcessorRests(t *testing.T) {
 	})
 }
 
-// TestHandshakesOfManyAddresses: one address has at most a quarter of the open handshakes. To make room, the server
-// cuts off handshakes of the addresses that have most. It cuts off no client of an address with few, whether the client
-// came first or last.
+// TestHandshakesOfManyAddresses: one address has at most a quarter of the open handshakes. The server cuts off no client of an address
+// with few.
 func TestHandshakesOfManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, _ := floodedHandshakes(t)
@@ -222,9 +221,8 @@ func (c endsLate) Close() error {
 	return c.Conn.Close()
 }
 
-// TestCutHandshakesAreCounted: the server cuts off handshakes to make room for new strangers. If these come faster than the
-// cut handshakes end, the server waits before it takes further ones. Otherwise the connections of the cut handshakes could
-// take all file descriptors.
+// TestCutHandshakesAreCounted: if cut handshakes end too slowly, the server waits before it takes new strangers. Otherwise file
+// descriptors could run out.
 func TestCutHandshakesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, _ := testCertificates(t)

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// FuzzStrangers sends random bytes to the client ports, some without authentication, and some as a user with few
-// rights. The sender never learns what only the owner may read, and never changes what only the owner may write. The
-// server answers and closes every connection, and still serves the owner.
+// FuzzStrangers: a stranger, or a user with few rights, never learns or changes what is the owner's. The server goes on serving the
+// owner.
 func FuzzStrangers(f *testing.F) {
 	for _, in := range []string{
 		"GET treasure\r\n", array("GET", "treasure") + array("SET", "treasure", "x"), array("MULTI") + array("GET", "treasure") + array("EXEC"), array("HELLO", "3", "AUTH", "default", "x"),

@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestGrantsAreSentBeforeAWait: the reply that grants a lease leaves before the session waits for the replicas, for the next submission, or
-// for its turn. Otherwise a lease could be over when its owner is told of it.
+// TestGrantsAreSentBeforeAWait: the reply that grants a lease leaves before the session waits for anything else.
 func TestGrantsAreSentBeforeAWait(t *testing.T) {
 	const lock = "SET lock me NX PX 300\r\n"
 	eachPath(t, func(t *testing.T, loops int) {
@@ -34,8 +33,8 @@ func TestGrantsAreSentBeforeAWait(t *testing.T) {
 	})
 }
 
-// TestGrantsOfExecAreSentBeforeAWait: some commands of an EXEC wait for the leader, such as AUTH and the commands for
-// operators. The replies of earlier commands of that EXEC leave before the wait.
+// TestGrantsOfExecAreSentBeforeAWait: before a command of an EXEC waits for the leader, the replies of that EXEC's earlier commands
+// leave.
 func TestGrantsOfExecAreSentBeforeAWait(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, test := range []struct {

@@ -8,23 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// The guard stands between the socket and redcon's reader. redcon has four weaknesses. It closes the connection on an empty
-// array. It drops good commands that came in the same read as a bad one. It has no limits. It doubles its buffer, never
-// shrinks it, and scans it from the start at each read. So the guard reads the protocol first, by the rules of Redis, and
-// hands over only complete, well-formed arrays. For an event loop, which does not use redcon, the guard only parses
-// (guard.direct).
+// The guard stands between the socket and redcon's reader. redcon has no limits, drops good commands that came in the same read as a
+// bad one, and closes the connection on an empty array. So the guard reads the protocol first, by the rules of Redis, and hands over
+// only complete, well-formed arrays. For an event loop, the guard only parses (guard.direct).
 //
 //	socket → buf → parse: line or payload → out (complete | being built) → redcon
 //	                                      ↘ parcel (a large command) → session
 //
-// Small commands go through redcon byte for byte. A large one (largeCommand) would cost redcon's buffer several times its
-// size. So the guard itself assembles the arguments of a large command, each in memory of its own. redcon gets a stand-in of
-// fixed size, and the session gets the real arguments from claim. Memory grows with what has arrived, not with what was
-// announced; seriousArg is the exception.
+// The guard itself assembles a large command (largeCommand). redcon gets a stand-in of fixed size, and the session gets the arguments
+// from claim. Memory grows with what has arrived, not with what was announced; seriousArg is the exception.
 //
-// The guard acts on a fault only when every command before it has been executed. Until then it leaves the faulty bytes in
-// buf, and parses them again at the next Read (for a loop, at the next parse). So if an AUTH comes earlier in the same
-// pipeline, the limits that depend on authentication take it into account.
+// The guard acts on a fault only when every earlier command has been executed, because an AUTH among them changes the limits. Until
+// then, the faulty bytes stay in buf.
 
 // MaxPassword is how many bytes a password may have. A client that has not authenticated cannot send a longer argument.
 const MaxPassword = 16384
@@ -59,13 +54,11 @@ type policy interface {
 	batch() int
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold a number of additional bytes although there is no room. Only a client with
-	// CLIENT NO-EVICT may. All clients with NO-EVICT, with these bytes, must hold at most half of maxmemory-clients.
+	// spared reports whether a client with CLIENT NO-EVICT may hold more bytes although there is no room (clientMemory.sparesWith).
 	spared(more int64) bool
 	// tooLong returns max-entry-size if no command may have arguments of so many bytes together; else 0.
 	tooLong(bytes int64) (limit int64)
-	// exempts adds a number of bytes, which may be negative, to the memory of all clients with CLIENT NO-EVICT. It does
-	// nothing if this client is not one of them.
+	// exempts adds bytes, perhaps negative, to the memory of all clients with CLIENT NO-EVICT, if this client is one of them.
 	exempts(by int64)
 	// holds adds a number of bytes, which may be negative, to the memory that the client holds besides its large commands.
 	holds(by int64)
@@ -222,8 +215,8 @@ func (g *guard) drop() {
 	g.release()
 }
 
-// takes returns the memory of the large command that is being built. Each argument, even an empty one, costs argumentCost,
-// and the last argument counts with its capacity.
+// takes returns the memory of the large command that is being built, with argumentCost for each argument and the whole capacity of the
+// last.
 func (g *guard) takes() int64 {
 	if len(g.large) == 0 || g.cut > 0 {
 		return 0
@@ -260,9 +253,8 @@ func (g *guard) holds(by int64) {
 	}
 }
 
-// The memory for a large argument doubles as the argument arrives, and each doubling leaves the old copy as garbage. So for
-// an argument of up to wholeArg bytes, the guard allocates the memory for all remaining bytes at once when seriousArg bytes
-// have arrived. A longer argument goes on doubling: it never gets more than twice the memory of what has arrived.
+// Each doubling of a large argument leaves garbage. After seriousArg bytes, the guard allocates the rest of up to wholeArg bytes at
+// once.
 const (
 	seriousArg = 256 << 10
 	wholeArg   = 8 << 20
@@ -297,8 +289,7 @@ func (g *guard) fillArg() {
 	}
 }
 
-// hopeless reports whether an announced size is more than all clients together may hold. The guard does not read such input,
-// because it would have to discard the input anyway.
+// hopeless reports whether an announced size is more than all clients together may hold, so that the guard need not read it.
 func (g *guard) hopeless(bytes int64) bool {
 	limit := g.memory.limit.Load()
 	return limit > 0 && bytes > limit
@@ -348,8 +339,8 @@ func (g *guard) commit() {
 	g.size = 0
 }
 
-// commitDirect does what commit does, for a loop. The built-in function append may have moved g.out to new memory, but
-// the arguments of earlier commands remain valid: they refer to the old memory.
+// commitDirect does what commit does, for a loop. Arguments of earlier commands stay valid when append moves g.out: they refer to the
+// old memory.
 func (g *guard) commitDirect() {
 	if g.large != nil {
 		g.out = g.out[:g.done]

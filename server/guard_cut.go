@@ -2,15 +2,11 @@ package server
 
 import "slices"
 
-// The node refuses a command if its arguments have more bytes than the sum of max-entry-size and store.MinEntry
-// (session.mayBeSoLong). When the announced length of an argument makes a command too long, the guard cuts the command short
-// at once. The guard keeps the beginning, which says what the command is, and drops the rest as that arrives. If the guard
-// kept an argument of 500 MB, the memory for it would grow step by step, with a copy at each step. The other clients of the
-// event loop would wait for seconds.
+// If an argument makes a command too long (session.mayBeSoLong), the guard keeps only the beginning, which says what the command is.
+// Collecting 500 MB would make other clients of the event loop wait for seconds.
 //
-// The guard parses a command that is too long only when no earlier command waits to run, because an earlier one may change
-// the limit. The session reads g.cut, which has room for only one cut command. So the guard parses the next command only
-// after the session has refused the cut one.
+// The guard parses such a command only when no earlier command waits to run, because an earlier one may change the limit. It parses the
+// next command only after the session has refused the cut one, because g.cut has room for one.
 
 // These are the parts of a cut command that the guard keeps: the session needs them to identify the command, and to quote
 // arguments in errors.

@@ -44,9 +44,7 @@ func TestCutCommands(t *testing.T) {
 	}
 }
 
-// TestTooLongTakesNoMemory: a command that is too long for any user is refused in the words of Redis, and takes no memory
-// while it arrives. The next command is read correctly. Before commands were cut short, an argument of 500 MB kept the other
-// clients waiting for a third of a second, and eight such arguments for four seconds.
+// TestTooLongTakesNoMemory: a command that is too long for any user is refused, takes no memory, and does not disturb the next.
 func TestTooLongTakesNoMemory(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -8,14 +8,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// parse turns the input in g.buf into commands until the input is used up. It stops earlier in these cases:
-//   - It has found a fault, or has cut the client off.
-//   - A command must be cut short, but earlier commands must run first.
-//   - It has cut a command short.
-//   - A loop serves the connection, and parse has parsed policy.batch commands.
-//
-// At the end, parse cuts the client off if too little memory is left for an unfinished large command or, before AUTH, for the
-// client's buffers.
+// parse turns the input in g.buf into commands. It stops early at a fault, before and after a command that is cut short and, for a
+// loop, after policy.batch commands. At the end, it cuts the client off if memory is short.
 func (g *guard) parse() {
 	if g.left == 0 {
 		g.cut = 0 // if the previous command was cut short, the session has refused it by now
@@ -32,8 +26,7 @@ func (g *guard) parse() {
 // atRest reports whether no complete command waits to run.
 func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
 
-// refuse cuts the client off, because there is no memory for its command or its buffers. The parameter holds is the number of bytes
-// that the log may show for the client (clientMemory.refused).
+// refuse cuts the client off for lack of memory. holds is how many bytes the log may show for the client.
 func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
 	g.out, g.line, g.marks = nil, nil, nil
@@ -74,16 +67,15 @@ func (g *guard) parseInput() {
 	}
 }
 
-// tlsRecord is the first byte that a TLS client sends. If the guard took it for the beginning of an inline request, both
-// sides would wait forever: the guard for the end of the line, and the client for an answer.
+// tlsRecord is the first byte that a TLS client sends. Taken for the beginning of an inline request, it would make both sides wait
+// forever.
 const (
 	tlsRecord = 0x16
 	noTLSHere = "this port does not speak TLS"
 )
 
-// takeWhole is a loop's fast path for nearly all commands of authenticated clients. It takes an array of small arguments
-// that is complete in g.buf and whose headers shortHeader can read. It does not copy the arguments: g.argv refers to g.buf.
-// For any other input, and for a client that has not authenticated, takeWhole returns false and changes nothing.
+// takeWhole is a loop's fast path for a complete array of small arguments. For other input, takeWhole returns false and changes
+// nothing.
 func (g *guard) takeWhole() bool {
 	if len(g.line) > 0 || g.policy.needsAuth() {
 		return false
@@ -111,9 +103,7 @@ func (g *guard) takeWhole() bool {
 	return true
 }
 
-// shortHeader reads a header, such as "*3\r\n", at the beginning of the input. The header consists of the byte kind,
-// one to four digits without a leading zero, and the end of the line. shortHeader returns the number and the length of
-// the header; the length is 0 if there is no such header.
+// shortHeader reads a header such as "*3\r\n" of one to four digits without a leading zero. size is the header's length, or 0.
 func shortHeader(in []byte, kind byte) (n, size int) {
 	if len(in) < 4 || in[0] != kind {
 		return 0, 0
@@ -139,13 +129,11 @@ func (g *guard) startsWith() byte {
 	return g.buf[g.r]
 }
 
-// takeLine passes the next line, without its end, to the function use. If that function returns true, takeLine consumes
-// the line. A line that has not arrived completely goes into g.line. takeLine returns false if parsing must stop. The
-// argument tooLong is the fault of a line of more than maxLine bytes.
+// takeLine passes the next line, without its end, to the function use, and consumes the line if use returns true. takeLine returns
+// false if parsing must stop. tooLong is the fault of a line that is too long.
 //
-// The argument end is the byte at which the line ends: '\n' for an inline request, '\r' for a header. In a header, the
-// byte after '\r' also belongs to the end, whatever byte it is. Like Redis, which uses strchr, takeLine finds no end
-// after a zero byte: such a line grows until it is too long.
+// The argument end is '\n' for an inline request, or '\r' for a header, whose end also has the next byte. Like Redis, takeLine finds no
+// end after a zero byte.
 func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) bool {
 	in := g.buf[g.r:g.w]
 	tail := 0
@@ -192,8 +180,8 @@ func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use 
 	return true
 }
 
-// fault sets g.failure, which ends the connection. If commands before the fault still have to run, it leaves g.failure
-// empty, and the guard parses the faulty input again after them. fault returns false, so that parsing stops.
+// fault sets g.failure, which ends the connection, unless earlier commands still have to run: the guard then parses the faulty input
+// again after them.
 func (g *guard) fault(text string) bool {
 	if g.atRest() {
 		g.failure = text
@@ -273,8 +261,8 @@ func (g *guard) addArgument(n int64) bool {
 	return true
 }
 
-// room returns memory for an argument of n bytes of a large command. Short arguments share blocks: each object costs the garbage
-// collector time, and a command may have a hundred thousand arguments.
+// room returns memory for an argument of a large command. Short arguments share blocks, because each object costs the garbage collector
+// time.
 func (g *guard) room(n int64) []byte {
 	if n > argumentBlock/16 {
 		return make([]byte, 0, min(n, largeCommand))
@@ -300,8 +288,8 @@ func (g *guard) makeParcel() {
 	g.marks = g.marks[:0]
 }
 
-// takePayload moves the bytes of the current argument, as far as they have arrived, from g.buf into the command. It skips the two
-// bytes after the argument, and does not check that they are "\r\n".
+// takePayload moves what has arrived of the current argument into the command. It does not check that the two bytes after the argument
+// are "\r\n".
 func (g *guard) takePayload() bool {
 	in := g.buf[g.r:g.w]
 	if g.payload > 0 {
@@ -339,8 +327,7 @@ func (g *guard) takePayload() bool {
 	return true
 }
 
-// grew adds n bytes to the size of the current command. If the command is a large one, grew counts its memory, in steps of at least
-// largeCommand bytes. A command larger than client-query-buffer-limit ends the connection without an error reply.
+// grew adds n bytes to the size of the current command. It counts a large command's memory in steps of largeCommand bytes or more.
 func (g *guard) grew(n int64) {
 	g.size += n
 	if by := g.takes() - g.held.Load(); by >= largeCommand {
@@ -351,11 +338,8 @@ func (g *guard) grew(n int64) {
 	}
 }
 
-// countStranger counts the buffers of a client that has not authenticated; after AUTH, it counts them as 0 bytes. The
-// buffers of all such clients together may take a small part of maxmemory-clients (strangersShare). If they take more,
-// countStranger cuts off any of these clients at once when its buffers grow beyond 2*smallBuffer. Otherwise many such
-// clients would take memory faster than the garbage collector frees it. Smaller buffers are always allowed, because they
-// suffice for AUTH.
+// countStranger counts the buffers of a client that has not authenticated. If all such clients take more than their share, it cuts off
+// a client whose buffers grow beyond what AUTH needs.
 func (g *guard) countStranger() {
 	n := int64(0)
 	if g.policy.needsAuth() {

@@ -287,8 +287,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// TestCutsBehindMuchInput: the guard frees its buffer after a large pipeline. It must keep the part of the next command that
-// has arrived, wherever the input was cut.
+// TestCutsBehindMuchInput: when the guard frees its buffer after a large pipeline, it keeps the part of the next command that has
+// arrived.
 func TestCutsBehindMuchInput(t *testing.T) {
 	for _, auth := range []bool{false, true} {
 		for size := 8000; size < largeCommand; size += 500 {
@@ -305,8 +305,7 @@ func TestCutsBehindMuchInput(t *testing.T) {
 	}
 }
 
-// TestAnnouncedSizesTakeNoMemory: a long argument takes about twice the memory of the bytes that have arrived, not of those
-// announced. The server cuts the client off before the argument takes more than all clients may hold.
+// TestAnnouncedSizesTakeNoMemory: a long argument takes memory for what has arrived, not for what was announced.
 func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	for _, limit := range []int64{0, 20 << 20} {
 		ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = limit })
@@ -352,9 +351,7 @@ func TestIdleGuardKeepsLittle(t *testing.T) {
 	}
 }
 
-// The guard counts the whole memory that it allocates for a large argument, not only the bytes that have
-// arrived. It allocates that memory in few steps, because each step leaves the previous memory to the
-// garbage collector.
+// The guard counts all the memory that it allocates for a large argument, and allocates it in few steps, which leave little garbage.
 func TestRoomOfALargeArgumentCounts(t *testing.T) {
 	const size = 7 << 20
 	long := bytes.Repeat([]byte("x"), size)

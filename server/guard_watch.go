@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// read returns the input that watch has read ahead. When none of that is left, it returns the error that watch has met. If
-// there is no such error, it reads from the socket.
+// read returns the input that watch has read ahead, then the error that watch has met. If there is neither, it reads from the socket.
 func (g *guard) read(p []byte) (int, error) {
 	if len(g.ahead) > 0 {
 		n := copy(p, g.ahead)
@@ -33,9 +32,8 @@ func (g *guard) setAhead(input []byte) {
 // maxAhead is about how many bytes watch reads ahead. After that, it does not notice the end of the connection any more.
 const maxAhead = 1 << 20
 
-// watch notices the end of the connection while the goroutine that normally reads from the connection waits for
-// something else. watch starts a goroutine that reads ahead, and calls the function gone when it finds the end. Before
-// the caller reads again, it must call the function stop.
+// watch calls gone when the connection ends while its usual reader waits for something else. The caller must call stop before it reads
+// again.
 func (g *guard) watch(gone func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {

@@ -21,8 +21,8 @@ const (
 	handshakeTime = 5 * time.Second
 	// maxHandshakes is the default of Config.MaxHandshakes. It is plenty: the handshake of an honest client takes milliseconds.
 	maxHandshakes = 512
-	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them. It is enough for
-	// the largest record (18 KB) with a change of keys before it.
+	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them: enough for the largest
+	// record.
 	maxQuiet = 20 << 10
 )
 
@@ -32,13 +32,11 @@ var (
 	errHandshakeMany = errors.New("it was cut off: too many clients of its address are at the handshake")
 )
 
-// handshakes are the TLS connections that have no session yet. Each handshake in progress has a goroutine, so that a
-// silent client delays no other client. If an address has fromOne handshakes in progress, its further clients wait in
-// the lobby (lobby.go).
+// handshakes are the TLS connections that have no session yet. Further clients of an address with fromOne handshakes in progress wait
+// in the lobby.
 //
-// If a handshake begins while handshakes.most others are in progress, the server cuts one of these off. It takes the
-// address with the most handshakes, and cuts off a random one of them. If the server always cut off the oldest one, or
-// the one that has waited longest, an attacker could arrange that this one belongs to an honest client.
+// If handshakes.most are in progress, the server cuts off a random one of the address that has most. An attacker could arrange that the
+// oldest, or the longest waiting, belongs to an honest client.
 type handshakes struct {
 	certs *Certificates
 	turns *turns.Turns
@@ -47,8 +45,7 @@ type handshakes struct {
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire // oldest first
 	count int                    // connections in the field open
-	// ending is how many handshakes were cut off but still have open connections. The goroutine of such a handshake closes
-	// its connection as soon as a processor is free for it.
+	// ending is how many handshakes were cut off, but have open connections until a processor is free for their goroutines.
 	ending int
 	ended  sync.Cond // signals that the field ending has become less, or that the field over has been set
 	lobby  lobby
@@ -74,8 +71,7 @@ type wire struct {
 	from  netip.Addr
 	ctx   context.Context
 	quiet int // bytes from the socket since crypto/tls last found data in them; -1 during the handshake
-	// end cancels ctx, so that a handshake in progress fails. It does not close the connection, because it may be called late, when
-	// the connection already belongs to a session.
+	// end cancels ctx, so that a handshake fails. It does not close the connection, which may belong to a session by then.
 	end context.CancelCauseFunc
 
 	// handshakes.mu guards these:
@@ -83,9 +79,8 @@ type wire struct {
 	cutOff bool // the handshake was cut off (handshakes.cut)
 }
 
-// begin starts the handshake with a client, or puts the client into the lobby. It does not wait. Another goroutine does the
-// handshake and, if that succeeds, calls the function named then with the connection. If the lobby has no room, if the
-// server is closing, or if config is nil because there is no certificate, begin closes the connection.
+// begin starts the handshake with a client, puts the client into the lobby, or closes conn. Another goroutine calls then after a
+// successful handshake.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
 	c := &caller{conn: conn, from: turns.Origin(conn), config: config, now: now, then: then}
 	if config == nil || !h.receive(c) {
@@ -131,8 +126,8 @@ func (w *wire) shake() error {
 	return err
 }
 
-// Read bounds the input that crypto/tls keeps for a client after the handshake. A client may send further handshake messages
-// after it, and crypto/tls would collect up to 256 KiB of one message.
+// Read bounds the input that a client may send after the handshake as handshake messages. crypto/tls would collect up to 256 KiB of
+// each.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.quiet < 0 {
 		return w.Conn.Read(p) // package turns bounds the input of the handshake
@@ -151,8 +146,8 @@ func (w *wire) hears() { w.quiet = 0 }
 // fromOne returns how many handshakes with clients of one address may be in progress at a time.
 func (h *handshakes) fromOne() int { return max(1, h.most/4) }
 
-// full reports whether so many handshakes are in progress or were cut off that no further one may begin. That happens if
-// strangers call faster than the handshakes that were cut off get a processor to end. The caller holds mu.
+// full reports whether no further handshake may begin. That happens if handshakes that were cut off are slow to end. The caller holds
+// mu.
 func (h *handshakes) full() bool { return h.count+h.ending >= h.most+(h.most+1)/2 }
 
 // enter adds a new handshake to h.open. If h.most are in progress already, it first ends one of them. The caller holds mu.
@@ -248,6 +243,5 @@ func (h *handshakes) total() int64 {
 	return h.failed
 }
 
-// FailedHandshakes returns how many clients have failed at the TLS handshake since the start. It also counts clients that the
-// lobby refused or sent away, and TLS clients of ports without TLS.
+// FailedHandshakes returns how many clients have failed at the TLS handshake since the start, with those that the lobby sent away.
 func (srv *Server) FailedHandshakes() int64 { return srv.hands.total() }
