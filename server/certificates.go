@@ -32,8 +32,8 @@ type TLSFiles struct {
 	Ciphersuites          string // empty, or all suites of TLS 1.3 (checkSuites13)
 }
 
-// Certificates holds the TLS configuration of a process. When a file has changed, Watch reads the files
-// again, and new connections use them. If they cannot be used, the previous configuration stays in use.
+// Certificates holds the TLS configuration of a process. Watch reads changed files again; if they cannot be used, the previous
+// configuration stays in use.
 type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config] // nil: there is no certificate
@@ -47,8 +47,7 @@ type Certificates struct {
 	said   string // the error that the last read returned and the log has; "" if the read succeeded
 }
 
-// NewCertificates reads the files. Without a CertFile no port speaks TLS. Set then only stores the settings that it gets, as
-// a Redis without a tls-port does.
+// NewCertificates reads the files. Without a CertFile, no port speaks TLS, and Set only stores the settings.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{log: log, turns: turns.Half(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
@@ -94,9 +93,7 @@ func (c *Certificates) Reload() error {
 	return err
 }
 
-// Watch reads the files again if one of them has changed since the last read. It also reads them again if the last read
-// failed, because the cause may be gone although no file has changed since. For example, a new certificate was there
-// before its key, or a chmod has made a file readable. A chmod changes neither the size nor the time of a file.
+// Watch reads the files again if one of them has changed, or if the last read failed: a chmod changes neither size nor time.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +105,7 @@ func (c *Certificates) Watch() {
 	}
 }
 
-// Certificates.again reads the files in use once more. If that fails, the next call of Watch reads them again in any
-// case. The result news is false if the read failed with the same error as the read before. The caller holds mu.
+// Certificates.again reads the files in use. news is false if the error is the same as before. The caller holds mu.
 func (c *Certificates) again() (news bool, err error) {
 	if err = c.read(c.files); err == nil {
 		return true, nil
@@ -119,8 +115,7 @@ func (c *Certificates) again() (news bool, err error) {
 	return news, err
 }
 
-// keep calls Watch once per cronPeriod until the channel stop is closed. The caller must start it on a goroutine of its own,
-// because Watch waits for as long as a disk does not answer.
+// keep calls Watch once per cronPeriod. It needs a goroutine of its own, because Watch waits while a disk does not answer.
 func (c *Certificates) keep(stop <-chan struct{}) {
 	tick := time.NewTicker(cronPeriod)
 	defer tick.Stop()

@@ -27,7 +27,6 @@ func unwatchedCertificates(t *testing.T) (*Certificates, TLSFiles, *lines) {
 }
 
 // TestCertificatesThatCouldNotBeRead: after a failed read, Watch tries again even if the files keep their sizes and times.
-// For example, a chmod makes a file readable and changes neither. The same failure is logged once.
 func TestCertificatesThatCouldNotBeRead(t *testing.T) {
 	c, files, log := unwatchedCertificates(t)
 	a, err := certs.NewAuthority("another")

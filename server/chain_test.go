@@ -12,9 +12,8 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// The server tries the keys of all other certificates of a chain on each certificate, and keeps the chain until it has
-// done that. So it refuses a client whose chain has more than 5 certificates, or two authorities with one name. At
-// every port with TLS, it also refuses a client whose ClientHello has more than 32768 bytes.
+// The server refuses a chain of more than 5 certificates or with two authorities of one name, and a ClientHello of more than 32768
+// bytes.
 func TestLongChains(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, _, good := secretServer(t, loops)

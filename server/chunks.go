@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// These pools keep buffers for pending output of more than keepOutput bytes and at most 4 times as many. An outbox borrows a buffer
-// while it has that much output. The garbage collector may free the buffers in a pool, so an idle client takes no memory for them.
+// These pools lend buffers to outboxes with more than keepOutput bytes of output, so that an idle client takes no memory for them.
 var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with capacities of 2 and 4 times keepOutput
 
 // borrow returns an empty buffer with a capacity of at least size bytes; size must not exceed 4 times keepOutput.

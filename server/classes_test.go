@@ -9,9 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// Class J8 of mistakes: after an error inside a transaction, the connection was still in MULTI. If another user then
-// got the connection from a pool, the commands of that user were queued instead of run. Here, whatever step fails, EXEC
-// and DISCARD end MULTI, and the server runs the next commands at once.
+// Class J8 of mistakes: an error leaves the connection in MULTI. Here, whatever step fails, EXEC and DISCARD end MULTI.
 func TestJ8NoErrorLeavesMulti(t *testing.T) {
 	const queued = "+QUEUED\r\n"
 	for _, test := range []struct{ name, send, want string }{

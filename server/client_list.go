@@ -80,16 +80,13 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 	return ""
 }
 
-// describe returns the session's line in CLIENT LIST. The argument query is the length of the CLIENT command if this
-// session has sent it, and 0 otherwise. Of the buffer sizes in the line, only that of the pending output is measured.
-// The others are those that Redis would show: for an idle client if query is 0, otherwise for a client that runs a
-// command of that length.
+// describe returns the session's line in CLIENT LIST. query is the length of the session's own CLIENT command, or 0. Of the buffers,
+// only the pending output is measured.
 func (s *session) describe(now time.Time, query int) string {
 	return s.describeWith(now, query, func(name string) string { return name })
 }
 
-// describeWith does what describe does, but replaces the names of the connection, of the user and of the
-// client library by what the function cut returns for them.
+// describeWith does what describe does, but passes the names in the line through the function cut.
 func (s *session) describeWith(now time.Time, query int, cut func(name string) string) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()

@@ -14,12 +14,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// This file counts the memory that all clients of this node use together. That is the memory for commands that have arrived
-// in part or wait to run, queued commands, watched keys, subscriptions, client names, replies under construction, and
-// pending output. If the sum exceeds maxmemory-clients, the server cuts off the clients that hold most, as Redis does.
-//
-// The server adds only large changes to the sum at once. It counts small ones when it looks at every
-// client once a second, so that most commands need not change the sum.
+// This file counts the memory of this node's clients, and cuts off those that hold most. Small changes are counted only once a second.
 
 // clientMemory is the memory that the clients of this node hold.
 type clientMemory struct {
@@ -46,15 +41,14 @@ type userMemory struct {
 	turn     atomic.Uint64 // the value of clientMemory.turns when a loop last read a part for this user
 }
 
-// crowded reports whether the complete large commands of the user u that wait to run take more than a quarter of the limit. If they
-// do, the node should put off reading more large commands of that user.
+// crowded reports whether waiting large commands of user u take so much that the node should put off reading more of them.
 func (m *clientMemory) crowded(u *userMemory) bool {
 	limit := m.limit.Load()
 	return limit > 0 && u.complete.Load() > limit/4
 }
 
-// changed adds a number of bytes to the sum. The number is negative if a client holds less than before. If the sum grows
-// beyond the limit, changed starts a goroutine that cuts off the clients that hold most, unless one runs already.
+// changed adds bytes, perhaps negative, to the sum. Beyond the limit, it starts a goroutine that cuts off clients, unless one runs
+// already.
 func (m *clientMemory) changed(by int64) {
 	total, limit := m.large.Add(by), m.limit.Load()
 	if by > 0 && limit > 0 && total > limit && m.cutting.CompareAndSwap(false, true) {
@@ -65,9 +59,8 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
-// beyond reports whether large incoming commands alone exceed the limit by more than an eighth. If they do, the server cuts
-// off the sender of such a command at once. It does not wait for the search for the clients that hold most, because many
-// clients could fill the memory during that search.
+// beyond reports whether large incoming commands exceed the limit so far that their senders must be cut off without a search for the
+// largest clients.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }
@@ -84,15 +77,14 @@ func (m *clientMemory) beyondWith(n int64) bool {
 	return limit > 0 && m.large.Load()+n > limit+limit/8
 }
 
-// sparesWith reports whether the server spares clients with CLIENT NO-EVICT when it cuts off clients to save memory. It
-// spares them if they together, with n more bytes, hold at most half of the limit.
+// sparesWith reports whether clients with CLIENT NO-EVICT, with n more bytes, together hold little enough to be spared.
 func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.limit.Load()/2 }
 
 // All clients that have not authenticated share 1/strangersShare of the limit for their buffers.
 const strangersShare = 8
 
-// noRoomFor reports whether all unauthenticated clients together use more than their share of the limit
-// (strangersShare). The argument strangers is the number of bytes in their buffers.
+// noRoomFor reports whether unauthenticated clients use more than their share of the limit; strangers is the number of bytes in their
+// buffers.
 func (m *clientMemory) noRoomFor(strangers int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && strangers > limit/strangersShare
@@ -101,8 +93,7 @@ func (m *clientMemory) noRoomFor(strangers int64) bool {
 // refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers.
 func (m *clientMemory) refused(addr net.Addr, n int64) { m.evicted(addr.String(), n) }
 
-// evicted counts a client that is cut off. The argument n is the number of bytes that the client holds, or that it
-// wanted. The next log line names the client with the most bytes.
+// evicted counts a client that is cut off; n is how many bytes the client holds or wanted.
 func (m *clientMemory) evicted(addr string, n int64) {
 	m.cut.Add(1)
 	m.evictions.count(n, "largest", addr, "bytes", n)
@@ -115,10 +106,8 @@ const (
 	watchCost        = 192 // a watched key: its entries in watchList and in the set watching
 )
 
-// holdings is the memory that a client holds outside its connection and its outbox: for example, in tables and lists, and
-// for the reply under construction. The sum of all clients (clientMemory.large) has each client's holdings as last reported.
-// session.holds reports them when they differ by more than keepOutput from the last report, or have become 0. Once a second,
-// tellsExactly reports smaller differences.
+// holdings is the memory that a client holds outside its connection and its outbox. session.holds reports large changes, and
+// tellsExactly the others once a second.
 type holdings struct {
 	bytes atomic.Int64
 	told  atomic.Int64 // the value of the field bytes in the last report; goneClient: the client has left, and there are no more reports
@@ -139,8 +128,7 @@ func (s *session) holds(by int64) {
 	}
 }
 
-// tellsExactly reports even a small change of the client's holdings. session.holds does not report small changes, and
-// over many clients these may add up to much memory.
+// tellsExactly reports even a small change of the client's holdings, because many small changes add up.
 func (s *session) tellsExactly() {
 	now, told := s.held.bytes.Load(), s.held.told.Load()
 	if now != told && told != goneClient && s.held.told.CompareAndSwap(told, now) {
@@ -182,10 +170,8 @@ type holder struct {
 	exempt bool // CLIENT NO-EVICT
 }
 
-// evictClients cuts off clients until the others hold no more than the limit. Each time it takes the user whose clients
-// together hold most, and of this user the client that holds most. So the many connections of one user do not cost
-// another user a client. As in Redis, evictClients spares clients with NO-EVICT, but only while these clients together
-// hold at most half of the limit. The node must survive, and the other clients need memory, too.
+// evictClients cuts off clients until the others hold no more than the limit: each time the largest client of the user whose clients
+// hold most. It spares clients with NO-EVICT as sparesWith says.
 func (srv *Server) evictClients() {
 	m := &srv.clientMemory
 	m.evicting.Lock()
@@ -215,8 +201,7 @@ func (srv *Server) evictClients() {
 	}
 }
 
-// mostFirst yields the holders in the order in which evictClients cuts them off. Each time it takes the user whose remaining
-// holders together hold most, and yields the largest of these holders.
+// mostFirst yields the holders in the order in which evictClients cuts them off.
 func mostFirst(holders []holder) iter.Seq[holder] {
 	return func(yield func(holder) bool) {
 		slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
@@ -250,9 +235,7 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 	}
 }
 
-// holders returns all clients that have not been cut off, with the memory that each holds, the total, and the total of those
-// with NO-EVICT. It also corrects the sums large and exempt of clientMemory. beyondWith, sparesWith and goesOn decide by
-// these sums.
+// holders returns the clients that have not been cut off, and sums of their memory. It also corrects the sums in clientMemory.
 func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
 		s.tellsExactly()
@@ -284,8 +267,8 @@ func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	return t.keys.len(), t.size
 }
 
-// clientShare reads a value of maxmemory-clients. If the value is a percentage of maxmemory, the second result (is) is true,
-// and ok says whether Redis could read the percentage. If the value is an amount of memory, the second result is false.
+// clientShare reads maxmemory-clients as a percentage of maxmemory. The second result is false for an amount of memory; ok says whether
+// the percentage is valid.
 func clientShare(value string) (percent int64, is, ok bool) {
 	share, is := strings.CutSuffix(value, "%")
 	percent, ok = redistext.ParseInt([]byte(share))
@@ -322,9 +305,7 @@ func (p *params) setClientLimit(value string, maxMemory int64) {
 	p.shareMaxMemory(maxMemory)
 }
 
-// shareMaxMemory sets the limit of clients if maxmemory-clients is a percentage of maxmemory. A percentage of 0 means
-// no limit. If maxmemory is 0, any other percentage means the default limit, because without a limit the clients could
-// use up the node's memory. The caller holds mu, or nobody else has p yet.
+// shareMaxMemory sets the limit of clients if it is a percentage of maxmemory. The caller holds mu, or nobody else has p yet.
 func (p *params) shareMaxMemory(maxMemory int64) {
 	switch {
 	case p.clientShare < 0:

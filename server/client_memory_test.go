@@ -11,9 +11,7 @@ import (
 	"lockstep/cluster"
 )
 
-// Twelve clients together hold too much memory: some have sent half a command, some have a queue, and some do not read
-// their replies. The server cuts off the clients that hold most, until the others hold no more than the limit. It
-// serves the others.
+// If clients hold too much memory in half commands, queues or unread replies, the server cuts off the largest, and serves the others.
 func TestClientsThatHoldTooMuch(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		other := ts.dial(t)
@@ -68,8 +66,7 @@ func TestRepliesBehindAFullSocket(t *testing.T) {
 	ts.await(func() bool { return s.held.bytes.Load() == 0 })
 }
 
-// TestManyClientsAreCutOff: the server cuts off the clients that hold most, and keeps a few that
-// hold little. The log has one line at once and then few, however many clients the server cuts off.
+// TestManyClientsAreCutOff: the server cuts off the clients that hold most, keeps a few others, and logs few lines.
 func TestManyClientsAreCutOff(t *testing.T) {
 	log := new(lines)
 	ts := newTestServer(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
@@ -107,9 +104,7 @@ func TestManyClientsAreCutOff(t *testing.T) {
 	other.do("SET lock me NX", "+OK\r\n")
 }
 
-// Everything of a client that can grow counts as its memory: its subscriptions, watched keys, queued commands, names, and the
-// keys that it waits for. The memory no longer counts when the client gives it back. A client that holds too much of any of
-// these is cut off.
+// Everything of a client that can grow counts as memory, and a client with too much of it is cut off.
 func TestEveryHoldingCounts(t *testing.T) {
 	const many = 5000
 	names := func(words ...string) []string {
@@ -216,9 +211,7 @@ func TestUnreadMessagesCount(t *testing.T) {
 	}
 }
 
-// The node remembers which keys clients with CLIENT TRACKING have read, in at most half of the memory that clients may
-// hold. If the keys need more memory, the node forgets some of them, and sends their readers an invalidation. If too
-// many messages are held back for a client, the node replaces them by one that tells the client to forget all keys.
+// The keys that the node remembers for CLIENT TRACKING take bounded memory, and so do the messages held back for a client.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other, reader := ts.dial(t), ts.dial(t)
@@ -259,8 +252,7 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	}
 }
 
-// As long as all clients with CLIENT NO-EVICT together hold no more than half of the limit, the server cuts off other clients
-// instead of them. When they hold more, it cuts them off, too.
+// The server cuts off clients with CLIENT NO-EVICT only when they together hold more than half of the limit.
 func TestNoEvictIsBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other := ts.dial(t)
@@ -319,8 +311,7 @@ func TestNoEvictIsBounded(t *testing.T) {
 	other.do("SET lock me NX", "+OK\r\n")
 }
 
-// TestEmptyArgumentsCount: the arguments of a command that has arrived only in part take memory even if they are empty. The
-// server cuts off clients that hold too much of this memory.
+// TestEmptyArgumentsCount: the arguments of a command that has arrived only in part count as memory even if they are empty.
 func TestEmptyArgumentsCount(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		const many, limit = 100_000, 4 << 20
@@ -338,8 +329,8 @@ func TestEmptyArgumentsCount(t *testing.T) {
 	})
 }
 
-// TestNoEvictIsNoRoom: when there is no memory left, the server soon stops reading commands even of clients with NO-EVICT. It
-// does not wait for the search for the clients that hold most, because that search could come too late.
+// TestNoEvictIsNoRoom: without memory, the server stops reading commands even of clients with NO-EVICT, before a search for the largest
+// clients.
 func TestNoEvictIsNoRoom(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		const limit = 4 << 20
@@ -358,9 +349,7 @@ func TestNoEvictIsNoRoom(t *testing.T) {
 	})
 }
 
-// When the server looks at all clients, it corrects what they have reported. Otherwise many changes, each too small to be
-// reported, could add up to more than the limit. Other clients would be cut off for that, and each command would look at all
-// clients.
+// A look at all clients corrects what they have reported, so that small unreported changes do not get other clients cut off.
 func TestReportedMemoryIsCorrected(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		const limit = 4 << 20

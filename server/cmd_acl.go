@@ -9,10 +9,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands that read or
-// change users. This node runs ACL SAVE, which writes the users that it knows to its file. For ACL LOAD, this node
-// reads its file, and the leader changes the users. This node also runs the commands that are not about the cluster's
-// users: CAT, GENPASS, HELP, LOG and WHOAMI.
+// aclRows are the ACL commands. The leader runs those about the users, which are replicated. This node runs ACL SAVE and the others.
 func aclRows() []row {
 	const (
 		plain = store.NoScript | store.Loading | store.Stale
@@ -117,8 +114,7 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 	return s.srv.aclLog.show(s.build(), s.srv.cfg.Clock(), count)
 }
 
-// doChangeUsers has the leader change users. It replies when the change has reached this node, or when
-// catchUp has given up waiting for that. So a new user can usually log in at this node at once.
+// doChangeUsers has the leader change users, and then calls catchUp, so that a new user can usually log in here at once.
 func doChangeUsers(s *session, args [][]byte) store.Reply {
 	cmd, _ := s.srv.table.Resolve(args)
 	r := s.askLeader(s.call(cmd, args))
@@ -129,9 +125,7 @@ func doChangeUsers(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// changesUsers reports whether a command is one of those that doChangeUsers runs outside transactions. In a
-// transaction, the leader runs the command together with the other commands, and EXEC does not wait until the change
-// has reached this node.
+// changesUsers reports whether doChangeUsers runs a command. In a transaction, EXEC does not wait until this node knows the change.
 func changesUsers(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "acl|setuser", "acl|deluser":

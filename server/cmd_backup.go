@@ -11,8 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// The server sends a backup in pieces, each as the reply to one command. So the node needs memory for only one piece, even
-// if the client reads slowly.
+// A backup is sent in pieces, each as the reply to one command, so that a slow reader costs the memory of only one piece.
 
 const (
 	// BackupPiece is the size of a piece in bytes; only the last piece may be smaller.
@@ -41,8 +40,8 @@ type openBackup struct {
 	mu   sync.Mutex // held while a piece is read
 }
 
-// doBackup answers LOCKSTEP BACKUP BEGIN with the name of a new backup and whether that backup holds all
-// acknowledged writes. It answers LOCKSTEP BACKUP READ name with the next piece; an empty piece is the end.
+// doBackup answers BEGIN with a new backup's name and whether the backup has all acknowledged writes, READ with the next piece, empty
+// at the end.
 func doBackup(s *session, args [][]byte) store.Reply {
 	switch what := string(args[2]); {
 	case strings.EqualFold(what, "begin") && len(args) == 3:
@@ -54,10 +53,8 @@ func doBackup(s *session, args [][]byte) store.Reply {
 	}
 }
 
-// reader identifies the client that began a backup. Another client may read that backup only if it has the same user,
-// and only if either both clients have authenticated or neither has. The backup may also have been begun with a
-// password that no leader has confirmed. mayTake has then compared only that password with the users in the backup, so
-// another client whose password is unconfirmed must have the same one.
+// reader identifies the client that began a backup. mayTake has compared only this client's unconfirmed password with the backup's
+// users. So another client's unconfirmed password must be the same.
 type reader struct {
 	acc    *account
 	authed bool
@@ -66,16 +63,14 @@ type reader struct {
 
 func (s *session) reader() reader { return reader{s.account.Load(), s.authed.Load(), s.unsure} }
 
-// mayRead reports whether the session may read a backup that the client r began. If a leader has confirmed the
-// session's password by now (session.unsure is ""), that password may differ from the password of r.
+// mayRead reports whether the session may read a backup that the client r began. A password that a leader has confirmed may differ from
+// r's.
 func (s *session) mayRead(r reader) bool {
 	now := s.reader()
 	return now.acc == r.acc && now.authed == r.authed && (now.unsure == "" || now.unsure == r.unsure)
 }
 
-// mayTake returns why the client may not have a backup; "" if it may. The argument users has the users in the state
-// that the backup holds. If the node finds no leader, the backup may hold newer entries than this node has applied.
-// These entries may have taken rights from the client, or may ask for a password.
+// mayTake returns why the client may not have a backup with these users. The backup may have newer users than this node.
 func (s *session) mayTake(users store.Accounts, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	u := a.userIn(users, s.userName())

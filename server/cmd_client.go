@@ -253,8 +253,7 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 	return f, ""
 }
 
-// kill closes the connections that the filter f matches, and returns how many these are. It closes the session's own
-// connection after the reply, and the others at once. If a request on one of the others still waits for its turn, it is
+// kill closes the connections that f matches, the session's own after the reply. Requests of the others that wait for their turn are
 // not run.
 func (s *session) kill(f *clientFilter) int {
 	n := 0

@@ -76,8 +76,8 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// beginSetting waits until no other CONFIG SET is in progress, but for settingWait at most. Each CONFIG SET may have to wait
-// for the leader. Without the bound, clients that give up and ask again would make the queue ever longer.
+// beginSetting waits for another CONFIG SET, but for settingWait at most. Otherwise, clients that give up and ask again would lengthen
+// the queue.
 func (s *session) beginSetting() (leave func(), refusal store.Error) {
 	defer s.idle()()
 	setting := s.srv.params.setting
@@ -106,8 +106,7 @@ func (srv *Server) WarnOfMaxMemory(limit int64) {
 // ProtectedMode reports whether the parameter protected-mode is yes now.
 func (srv *Server) ProtectedMode() bool { return srv.params.protected.Load() }
 
-// MaxMemory returns maxmemory. That is the value that the cluster has set, as far as this node knows. If the cluster
-// has set none, it is the value of the node's own configuration. 0 means no limit.
+// MaxMemory returns the cluster's maxmemory, as far as this node knows, or else that of the node's own configuration; 0 means no limit.
 func (srv *Server) MaxMemory() int64 { return maxMemory(srv.backend, &srv.cfg) }
 
 func maxMemory(backend Backend, cfg *Config) int64 {

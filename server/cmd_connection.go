@@ -89,12 +89,10 @@ func (s *session) readAuth(args [][]byte, login func(user, password []byte) stor
 	return login([]byte(store.DefaultUser), args[1])
 }
 
-// maxHelloLogins bounds the number of AUTH options in one HELLO, because a login compares the given password with all passwords of
-// the user. Redis has no such bound, but clients need only one login.
+// maxHelloLogins bounds the AUTH options in one HELLO, because a login compares the given password with all passwords of the user.
 const maxHelloLogins = 8
 
-// doHello executes its options one by one: options before an error keep their effect. The protocol
-// changes only at the end. For all AUTH options together, doHello asks the leader at most once for changed
+// doHello executes its options one by one: options before an error keep their effect. It asks the leader at most once for changed
 // passwords.
 func doHello(s *session, args [][]byte) store.Reply {
 	known := s.asksOnce()
@@ -125,8 +123,7 @@ func doHello(s *session, args [][]byte) store.Reply {
 	return s.speak(resp, r)
 }
 
-// readHello reads the options of a HELLO in order, and calls login and setName for them. It ends at the first error,
-// which it returns. The result resp is the protocol that the client asks for; 0 if it asks for none.
+// readHello calls login and setName for the options of a HELLO, up to the first error. resp is the requested protocol, or 0.
 func readHello(args [][]byte, login func(user, password []byte) store.Error, setName func(string)) (resp int, refusal store.Error) {
 	if len(args) > 1 {
 		n, ok := redistext.ParseInt(args[1])
@@ -203,8 +200,8 @@ func doScriptKill(s *session, args [][]byte) store.Reply {
 	return s.askScript(args, s.srv.backend.KillScript)
 }
 
-// askScript checks again that the session's user may run a command that ends or shows a script, and then asks the leader. It
-// reads the version of the users first, because the leader relies on a check by that version or a later one.
+// askScript checks the user's right again, and asks the leader. The leader must not get a newer version of the users than the check
+// used.
 func (s *session) askScript(args [][]byte, ask func(users uint64) store.Reply) store.Reply {
 	_, users := s.caller()
 	cmd, _ := s.srv.table.Resolve(args)

@@ -8,8 +8,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// curiousRows are LOLWUT, MODULE and MIGRATE. They change nothing: LOLWUT draws a picture, there are no modules to list, and
-// loading a module or migrating keys is refused.
+// curiousRows are LOLWUT, MODULE and MIGRATE, which change nothing here.
 func curiousRows() []row {
 	const load = store.Admin | store.NoScript | store.NoAsyncLoading
 	module := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler, tips ...string) row {
@@ -52,8 +51,7 @@ func keyToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// keysToMigrate returns the indexes of the keys that follow the word KEYS. As in Redis, it returns none if the key before the
-// options is not empty, because MIGRATE in Redis refuses that key together with KEYS.
+// keysToMigrate returns the indexes of the keys after KEYS. As in Redis, the key before the options must then be empty.
 func keysToMigrate(args [][]byte) (places []int) {
 	if at := wordKeys(args); at > 0 && len(args[3]) == 0 {
 		for i := at + 1; i < len(args); i++ {
@@ -63,8 +61,7 @@ func keysToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// wordKeys returns the index of the word KEYS among the options of MIGRATE; 0 if there is no KEYS, or no key follows it. It skips
-// passwords and user names, which may be the same word as an option.
+// wordKeys returns the index of the option KEYS of MIGRATE, or 0. It skips passwords and user names.
 func wordKeys(args [][]byte) int {
 	for i := 6; i+1 < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {
@@ -85,8 +82,7 @@ func doNoModules(*session, [][]byte) store.Reply { return store.Err(errModules) 
 
 func runLolwut(c *store.Ctx) store.Reply { return lolwut(c.Args) }
 
-// lolwut returns a text that ends as Redis's does, because clients read the version from its end. With
-// VERSION, a wave of the requested width and height comes first.
+// lolwut returns a text that ends as Redis's does, because clients read the version from its end.
 func lolwut(args [][]byte) store.Reply {
 	last := "Redis ver. " + store.RedisVersion + "\n"
 	if len(args) < 3 || !strings.EqualFold(string(args[1]), "version") {

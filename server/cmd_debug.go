@@ -11,8 +11,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// debugCommand is a subcommand of DEBUG. The fields least and most are the minimum and the maximum of the number of
-// arguments; the words DEBUG and the subcommand's name count as arguments.
+// debugCommand is a subcommand of DEBUG. The fields least and most bound the number of arguments, including DEBUG and the subcommand's
+// name.
 type debugCommand struct {
 	name        string
 	least, most int
@@ -21,8 +21,7 @@ type debugCommand struct {
 	do          handler
 }
 
-// debugCommands returns the subcommands that test suites of clients use. Some only answer OK: what they
-// change in Redis does not exist here, or need not change.
+// debugCommands returns the subcommands that test suites of clients use. Some only answer OK, because there is nothing to change here.
 func debugCommands() []debugCommand {
 	return []debugCommand{
 		{"change-repl-id", 2, 2, "", "Does nothing: the log has no other id.", doOK},
@@ -44,8 +43,7 @@ func debugCommands() []debugCommand {
 	}
 }
 
-// notInScripts are the subcommands that scripts may not call: they would wait for the calling script to
-// end, or could take longer than a script's time limit.
+// notInScripts are the subcommands that scripts may not call: they would wait for the script's end, or could exceed its time limit.
 var notInScripts = map[string]bool{"reload": true, "loadaof": true, "populate": true}
 
 func doDebug(s *session, args [][]byte) store.Reply {
@@ -73,8 +71,7 @@ func debugHelp() store.Reply {
 	return r
 }
 
-// scriptNap is the longest DEBUG SLEEP of a script, in seconds. It is short, because during the sleep the leader runs no
-// other client's commands, and the time limit of scripts cannot end the script.
+// scriptNap is the longest DEBUG SLEEP of a script, in seconds. Meanwhile the leader runs no other commands.
 const scriptNap = 1
 
 func doDebugInScripts(s *session, args [][]byte) store.Reply {
@@ -132,9 +129,8 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// runDebug is the leader's part of DEBUG. It runs what doDebugObject and doDebugPopulate send by session.onLeader; doDebug
-// runs what clients and scripts send. As in Redis, a user with the right to DEBUG needs no rights to the keys that DEBUG
-// reads or creates.
+// runDebug is the leader's part of DEBUG, for doDebugObject and doDebugPopulate. As in Redis, the right to DEBUG suffices, without
+// rights to keys.
 func runDebug(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) == 3 && c.Arg(1) == "object":
@@ -168,8 +164,7 @@ func doDebugObject(s *session, args [][]byte) store.Reply {
 		r.Elems[0].Str, r.Elems[1].Int, s.srv.cfg.Clock().Unix()&(1<<24-1)))
 }
 
-// debugObject returns the encoding of a key, and the length of DUMP's reply for the key without the dumpFrame bytes that DUMP adds to the
-// serialized value.
+// debugObject returns the encoding of a key, and the length of DUMP's reply without the dumpFrame bytes that DUMP adds.
 func debugObject(c *store.Ctx) store.Reply {
 	encoding, dump := runAs(c, "object", "encoding", c.Arg(2)), runAs(c, "dump", c.Arg(2))
 	switch {
@@ -183,8 +178,8 @@ func debugObject(c *store.Ctx) store.Reply {
 	return store.List(encoding, store.Int(int64(len(dump.Str)-dumpFrame)))
 }
 
-// populateStep is the maximum number of keys that DEBUG POPULATE creates by one log entry. populateKey is how many bytes of the entry
-// each key may take besides its prefix and its value.
+// populateStep is how many keys DEBUG POPULATE creates at most by one log entry. populateKey bounds a key's bytes there besides prefix
+// and value.
 const (
 	populateStep = 1024
 	populateKey  = 64

@@ -211,8 +211,8 @@ func (p *purging) purge(now time.Time) {
 	}
 }
 
-// doMemoryPurge takes as long as a garbage collection, during which other clients' commands run. A script does not wait for the end of
-// the purge, because all clients wait for the script.
+// doMemoryPurge takes as long as a garbage collection. A script does not wait for the collection, because all clients wait for the
+// script.
 func doMemoryPurge(s *session, _ [][]byte) store.Reply {
 	if s.script != nil {
 		go s.srv.purging.purge(s.srv.cfg.Clock())

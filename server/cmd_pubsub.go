@@ -42,8 +42,7 @@ func pubsubRows() []row {
 	}
 }
 
-// answered is the reply that a handler returns if nothing remains to be sent. Either the handler has already added its
-// replies to the output (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
+// answered is the reply of a handler if nothing remains to be sent, or if the client was cut off.
 var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {
@@ -64,8 +63,8 @@ func subscribeTo(kind subKind) handler {
 	}
 }
 
-// unsubscribeFrom returns the handler that ends subscriptions of one kind. A command that names no subscription ends all
-// subscriptions of the client, with a confirmation for each. If the client has none, it still gets one confirmation.
+// unsubscribeFrom returns the handler that ends named or all subscriptions of one kind. A client that has none still gets one
+// confirmation.
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {

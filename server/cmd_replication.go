@@ -11,9 +11,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// replicationRows are the commands about replication in Redis. Here Raft replicates, so only the commands that
-// have a counterpart here do something. SYNC, PSYNC and most forms of REPLICAOF return an error that says why
-// they cannot work; REPLCONF accepts its options but ignores them.
+// replicationRows are Redis's commands about replication. Here Raft replicates, so those without a counterpart return an error or do
+// nothing.
 func replicationRows() []row {
 	const admin = store.Admin | store.NoScript
 	plain := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler) row {
@@ -74,9 +73,8 @@ func (s *session) unblockWait(refusal store.Error) bool {
 	return true
 }
 
-// waitsForReplicas lets CLIENT UNBLOCK end the session's WAIT or WAITAOF: CLIENT UNBLOCK will call cancel. After the
-// wait, the caller must call the function that waitsForReplicas returns. That function returns the error that CLIENT
-// UNBLOCK asks for; "" if there is none.
+// waitsForReplicas lets CLIENT UNBLOCK end WAIT or WAITAOF by cancel. After the wait, the caller must call over, which returns CLIENT
+// UNBLOCK's error.
 func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store.Error) {
 	w := &replicaWait{cancel, make(chan store.Error, 1)}
 	s.srv.stats.blocked.Add(1)
@@ -90,10 +88,8 @@ func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store
 	}
 }
 
-// replicated calls Backend.Replicated, which may wait. The wait ends early if the timeout passes (0: no limit), if
-// CLIENT UNBLOCK ends it, if the client leaves or is cut off, or if the server stops. In a transaction, replicated does
-// not wait. The result refusal is the error that CLIENT UNBLOCK asks for; "" if there is none. The other results are
-// those of Backend.Replicated.
+// replicated calls Backend.Replicated, and lets it wait no longer than timeout (0: no limit). refusal is the error that CLIENT UNBLOCK
+// asks for.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (n int, self bool, refusal store.Error) {
 	defer s.idle()()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,9 +116,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (n 
 	return n, self, ""
 }
 
-// endsWait calls cancel when the session must not wait any more, and returns when the channel done is closed. It polls,
-// because nothing signals that a client has been cut off or its user deleted. If a client of a loop leaves, the loop only
-// sets s.left.
+// endsWait calls cancel when the session must not wait any more. It polls, because nothing signals that a client has been cut off.
 func (s *session) endsWait(cancel context.CancelFunc, done <-chan struct{}) {
 	defer cancel()
 	tick := time.NewTicker(cronPeriod)
@@ -138,8 +132,7 @@ func (s *session) endsWait(cancel context.CancelFunc, done <-chan struct{}) {
 	}
 }
 
-// doWait has nothing to wait for if numreplicas is smaller than a majority of the nodes: a majority has each write before
-// the server replies to the write.
+// doWait need not wait for less than a majority: a majority of the nodes has each write before the server replies to the write.
 func doWait(s *session, args [][]byte) store.Reply {
 	others, ok := redistext.ParseInt(args[1])
 	if !ok {
@@ -204,8 +197,7 @@ func doReplicaOf(s *session, args [][]byte) store.Reply {
 
 func doNoSync(*session, [][]byte) store.Reply { return store.Err(errNoSync) }
 
-// doReplConf accepts the options that a Redis replica sends before SYNC, so that the replica goes on to SYNC and gets the error
-// that says why it cannot replicate.
+// doReplConf accepts the options of a Redis replica, so that the replica goes on to SYNC and gets its error.
 func doReplConf(_ *session, args [][]byte) store.Reply {
 	if len(args)%2 == 0 {
 		return store.Err(store.ErrSyntax)

@@ -56,8 +56,7 @@ func sentinelRows() []row {
 	}
 }
 
-// ofMaster returns a handler that calls the function do. The handler refuses a command if its argument is not the name of
-// the master that this Sentinel watches. It also refuses commands while the master's address is not known.
+// ofMaster returns a handler that calls do if the argument names the watched master and the master's address is known.
 func ofMaster(do func(s *session, w watched, args [][]byte) store.Reply) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		w := s.watched()
@@ -314,8 +313,7 @@ func doSentinelSet(_ *session, _ watched, args [][]byte) store.Reply {
 	return store.Err(errFixedSentinel)
 }
 
-// sentinelConfig returns the options of SENTINEL CONFIG GET and their values. Clients get the hosts that the
-// nodes advertise, so resolve-hostnames and announce-hostnames are yes if a node advertises a host name.
+// sentinelConfig returns the options of SENTINEL CONFIG GET. The two about host names are yes if a node advertises a host name.
 func (s *session) sentinelConfig() [][2]string {
 	names := "no"
 	for _, n := range s.topology().Nodes {

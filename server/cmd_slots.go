@@ -91,8 +91,7 @@ func inCluster(do handler) handler {
 	}
 }
 
-// ofMember makes a handler refuse commands while this node is no member of the cluster. Such a node knows too little, and
-// would name itself as the owner of all slots. A client that gets an error asks another node for the slots.
+// ofMember makes a handler refuse commands while this node is no member: it would name itself as the owner of all slots.
 func ofMember(do handler) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		switch {
@@ -151,9 +150,8 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because the
-// store does not know slots. The count 0 of GETKEYSINSLOT asks for all names: a follower of an older version sends it to
-// answer COUNTKEYSINSLOT, and counts the names itself.
+// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT. The count 0 asks for all names: followers of an
+// older version count these.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
@@ -229,10 +227,8 @@ type shard struct {
 	nodes []cluster.Sighting
 }
 
-// shard chooses the node that clients get as the owner of the slots. It chooses the leader if the leader has a Cluster
-// listener and this node can reach the leader. Otherwise it chooses this node: then commands wait here for the next leader,
-// instead of going to a leader that may be dead. There is one exception: if this node sees too few members for an election,
-// it may itself be cut off. Then it names the last leader that it knew.
+// shard chooses the node that clients get as the owner of the slots: a reachable leader, or else this node, where commands wait for the
+// next. A node that may be cut off names the last leader.
 func (s *session) shard() shard {
 	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}
@@ -316,8 +312,7 @@ func doClusterShards(s *session, _ [][]byte) store.Reply {
 	return store.List(store.MapOf(store.Str("slots"), store.List(store.Int(0), store.Int(slots-1)), store.Str("nodes"), list))
 }
 
-// busOffset is the distance between a node's port and its cluster bus port in Redis. This server has no
-// such bus, but every client expects a port number.
+// busOffset is the distance from a node's port to its cluster bus port in Redis. Clients expect a bus port, although there is none.
 const busOffset = 10000
 
 func busPort(port int) int {
@@ -390,7 +385,6 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 }
 
 // doClusterInfo reports the state fail if this node has been removed, or if too few members are up to elect a leader.
-// Otherwise there is a leader, or will be in a moment, and the state is ok.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}

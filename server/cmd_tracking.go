@@ -28,8 +28,7 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if !ok {
 				return nil, store.ErrNotInteger
 			}
-			// The target must be a client of the same user. Otherwise a user could send another user's client so many
-			// messages that the server cuts that client off.
+			// The target must be a client of the same user. Otherwise a user could get another user's client cut off by many messages.
 			if target := s.srv.session(id); target == nil || target.account.Load() != s.account.Load() || target.needsAuth() {
 				return nil, errNoRedirect
 			}
@@ -69,8 +68,7 @@ func (o *trackingOptions) fit(old *tracking) store.Error {
 	return o.firstOverlap(old.listens())
 }
 
-// firstOverlap returns an error for the first given prefix that overlaps a prefix of the session (old, which is sorted) or another
-// given prefix. A command and a session may each have thousands of prefixes, so firstOverlap does not compare every pair.
+// firstOverlap returns an error for the first given prefix that overlaps another one or one in old. It does not compare all pairs.
 func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	meets := overlapping(o.given)
 	for i, prefix := range o.given {
@@ -89,12 +87,8 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's prefixes (old) that overlaps a given prefix. Two prefixes overlap if one
-// begins with the other. The list old is sorted. Its prefixes do not overlap each other, except for "" (all keys),
-// which is old[0].
-//
-// So apart from "", firstMet need only look at the two neighbours of the given prefix in the sorted order. The
-// neighbour before may be the beginning of the given prefix. The neighbour after may begin with the given prefix.
+// firstMet returns a prefix in old that overlaps the given one: one of the two begins with the other. The list old is sorted. Its
+// prefixes do not overlap, except with "" at old[0]. So besides "", only the two neighbours in the order may overlap the given prefix.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {
@@ -140,9 +134,7 @@ func merged(a, b []string) []string {
 	return slices.Compact(append(append(all, a...), b...))
 }
 
-// maxPrefixes limits the memory of the prefixes that one client may listen to: together they may take as much (sizeOf) as
-// maxPrefixes empty ones. With more, a short command could take long: for example RESET, which removes all prefixes of the
-// client.
+// maxPrefixes limits the memory of one client's prefixes to that of so many empty ones. With more, RESET could take long.
 const maxPrefixes = 10_000
 
 var errManyPrefixes = errf("ERR The client would listen to too many prefixes: together they may take %d bytes, counting %d more for each", maxPrefixes*prefixCost, prefixCost)

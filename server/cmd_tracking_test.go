@@ -80,8 +80,7 @@ func TestFirstMet(t *testing.T) {
 	}
 }
 
-// TestRedirectionToAnotherUser: a client must not redirect messages to a client of another user, because many messages would
-// cut that client off. The error is the same as if there were no such client.
+// TestRedirectionToAnotherUser: a client must not redirect messages to a client of another user. The error is that for no such client.
 func TestRedirectionToAnotherUser(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		admin, victim, mate := ts.dial(t), ts.dial(t), ts.dial(t)

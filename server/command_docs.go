@@ -11,8 +11,7 @@ type commandDocs struct {
 	of map[*store.Command]store.Reply
 }
 
-// newCommandDocs prepares the documentation of all commands. It omits the arguments of a command whose
-// usage cannot be parsed; a test checks that there is no such command.
+// newCommandDocs prepares the documentation of all commands, without arguments if a usage cannot be parsed.
 func newCommandDocs(table *store.Table) *commandDocs {
 	d := &commandDocs{of: map[*store.Command]store.Reply{}}
 	for _, cmd := range table.All() {
@@ -74,10 +73,8 @@ func describeCommand(c *store.Command) store.Reply {
 	return doc
 }
 
-// describeArguments returns the element "arguments" of COMMAND DOCS. The argument specs is the number of the command's
-// key specs: the i-th key argument refers to the i-th key spec, or to the last key spec if there are fewer than i. The
-// argument keys points to the number of key arguments so far. If the argument floats is true, increments have the type
-// double.
+// describeArguments returns the element "arguments" of COMMAND DOCS. specs is how many key specs the command has, and *keys how many
+// key arguments came before.
 func describeArguments(args []argument, specs int, keys *int, floats bool) store.Reply {
 	r := store.List()
 	for _, a := range args {

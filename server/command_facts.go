@@ -36,10 +36,7 @@ func namesOfFlags[F store.Flags | store.KeyFlags](have F, names []flagName[F]) [
 	return list
 }
 
-// legacyRange returns the first key, the last key and the step in COMMAND INFO. Before key specs existed, Redis described a
-// command by this one range of keys. legacyRange joins the specs with fixed positions into one range. The range of a single
-// spec may have any step, but several specs must join to a range with step 1. If they do not, or if there are none,
-// legacyRange returns zeros.
+// legacyRange returns the range of keys in COMMAND INFO that the specs with fixed positions form; zeros if they form none.
 func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	fixed := []store.KeySpec{}
 	for _, s := range specs {

@@ -62,8 +62,7 @@ func TestParseUsage(t *testing.T) {
 	}
 }
 
-// TestRows: the description of every command is complete, and somebody answers the command. The usage of every command
-// can be parsed, whatever package the command is from.
+// TestRows: the description of every command is complete, its usage can be parsed, and somebody answers the command.
 func TestRows(t *testing.T) {
 	ts := newTestServer(t, nil)
 	check := func(c *store.Command) {
@@ -253,8 +252,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// TestHelloLogsInFewTimes: the number of logins in one HELLO is bounded. One command has room for thousands of them, and each
-// login goes through all passwords of its user.
+// TestHelloLogsInFewTimes: the number of logins in one HELLO is bounded, because each login goes through all passwords of its user.
 func TestHelloLogsInFewTimes(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("ACL SETUSER u on >p +@all", "+OK\r\n")

@@ -34,9 +34,7 @@ type Config struct {
 	Bind string
 	// DataDir is the reply of CONFIG GET dir.
 	DataDir string
-	// Loops is how many event loops serve the connections of each TCP listener, on a system that has event
-	// loops. With 0, the server chooses a number that suits the machine. With -1, each connection has a
-	// goroutine of its own, as on other systems.
+	// Loops is how many event loops serve each TCP listener; 0: the server chooses. With -1, each connection has its own goroutine.
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
@@ -57,8 +55,7 @@ type Config struct {
 	LibraryMemory func() int64
 	// NoUring makes the server send each reply with a system call of its own, as on a kernel that forbids io_uring.
 	NoUring bool
-	// FailoverWait is how long a client waits for a leader that can confirm its password. It is as long as other clients
-	// wait for a leader (cluster.Config.FailoverWait). 0 means clusterTimes × Server.patience.
+	// FailoverWait is how long a client waits for a leader that can confirm its password. 0 means clusterTimes × Server.patience.
 	FailoverWait time.Duration
 	patience     time.Duration // the first value of Server.patience; 0: catchUpTimeout
 	scarce       func() bool   // garbage.scarce; tests replace it

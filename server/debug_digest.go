@@ -63,8 +63,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	return s.askLeader(cluster.Call{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser})
 }
 
-// mixValue adds the value of a key to the digest, or returns the error if a command that reads the value fails. It adds nothing if
-// the key does not exist.
+// mixValue adds the value of a key to the digest, or returns the error of a failed read.
 func (s *session) mixValue(d *digest, db int, key string) (failure store.Reply, failed bool) {
 	typ := s.plain(db, "type", key)
 	if typ.IsError() {

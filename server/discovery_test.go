@@ -251,9 +251,7 @@ func TestNodesDown(t *testing.T) {
 	}
 }
 
-// TestClusterWithoutLeader: if the leader does not answer a node, the node does not send Cluster clients to the leader.
-// It names itself instead, and commands wait there for the next leader. Only a node that sees too few members for an
-// election names the last leader that it knew.
+// TestClusterWithoutLeader: a node whose leader does not answer names itself as the owner or, if it may be cut off, the last leader.
 func TestClusterWithoutLeader(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))
@@ -379,8 +377,7 @@ func TestClusterWithoutLoops(t *testing.T) {
 	ts.dial(t).do("SET foo 1", "+OK\r\n")
 }
 
-// TestFailoversAreFew: every client of a Sentinel may ask for failovers. The Sentinel begins only one at a time, and
-// none within failoverPause after the end of a failover. This also holds if another Sentinel has begun that failover.
+// TestFailoversAreFew: a Sentinel begins only one failover at a time, and none within failoverPause after the end of any failover.
 func TestFailoversAreFew(t *testing.T) {
 	ts := newTestServer(t, nil)
 	srv := NewSentinel(ts.cfg, ts.fake, "mymaster", false)

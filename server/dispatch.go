@@ -11,10 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// A submission has at most maxCalls commands. It has at most fewCalls while the waiting submissions of all clients together
-// have manyCalls or more. A small command takes some 300 bytes of memory on this node, and as much on the leader. So
-// maxclients pipelines of maxCalls commands each could take more memory than a node of 256 MiB has. A session without
-// collected commands keeps memory for keepCalls commands.
+// A submission has at most maxCalls commands, or fewCalls while manyCalls commands of all clients wait: pipelines could fill a small
+// node. keepCalls limits what an idle session keeps.
 const (
 	maxCalls  = 1024
 	fewCalls  = 64
@@ -30,9 +28,7 @@ func (srv *Server) callsAtOnce() int {
 	return maxCalls
 }
 
-// serve is redcon's handler: it gets one whole pipeline. It submits consecutive commands for the leader together, at most
-// maxCalls at a time, and sends the replies together. It sends replies earlier if they are large, or if a command waits or
-// takes long.
+// serve is redcon's handler for one pipeline. It submits consecutive commands for the leader together, at most maxCalls at a time.
 func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	s := conn.Context().(*session)
 	rest := conn.ReadPipeline()
@@ -76,8 +72,8 @@ type decision struct {
 	paused  bool        // CLIENT PAUSE holds the command back for now
 }
 
-// decide says what to do with a command. Event loops call it (loop.step), and so do sessions that run on a goroutine of their own
-// (dispatch). It does not wait, and changes nothing but s.checked.
+// decide says what to do with a command. It does not wait, because event loops call it, too (loop.step), and changes nothing but
+// s.checked.
 func (s *session) decide(args [][]byte) decision {
 	if isHTTP(args[0]) {
 		return decision{action: actHTTP}
@@ -101,9 +97,8 @@ func (s *session) decide(args [][]byte) decision {
 // dispatch runs one command, or collects it for the next submission. It may wait.
 func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide(args), args) }
 
-// handle does what decide has said. It returns false if it has not run the command. That happens only to a client of an
-// event loop: the loop had found no CLIENT PAUSE, but a pause has begun while the command waited for its turn. The caller
-// then gives the connection back to the loop, which parks it, so that no goroutine waits.
+// handle does what decide has said. It returns false without running the command if the loop must first park the connection for CLIENT
+// PAUSE.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" && d.action != actQueue {
 		if refusal := s.sure(d.cmd, args); refusal != "" {
@@ -198,8 +193,7 @@ func (s *session) refuse(d decision, args [][]byte) {
 	s.countChecks()
 }
 
-// answerHere answers a command on this node, and calls the function leave when the reply is in the output. If the
-// argument refusal is not "", the answer is that error.
+// answerHere answers a command on this node, with refusal unless that is "". It calls leave when the reply is in the output.
 func (s *session) answerHere(d decision, args [][]byte, refusal store.Error, leave func()) {
 	cmd := d.cmd
 	s.own.waited = 0
@@ -229,8 +223,7 @@ func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error)
 	s.finish()
 }
 
-// runHere runs a command that this node answers itself, unless checkOperator has refused it. If the command is for operators,
-// runHere first checks the user's rights again.
+// runHere runs a command that this node answers itself. It first checks the user's right to a command for operators again.
 func (s *session) runHere(d decision, args [][]byte, refusal store.Error) store.Reply {
 	if refusal == "" && d.cmd.Is(store.Admin) {
 		refusal = s.mayRun(d.cmd, args)
@@ -242,10 +235,7 @@ func (s *session) runHere(d decision, args [][]byte, refusal store.Error) store.
 	return s.run(d.do, args)
 }
 
-// giveWay is for commands that the session does not submit; a submitted command waits for the client's turn anyway. If
-// a command takes more than cluster.HeavyBytes (queuedSize), reading it was work for the node, so giveWay waits for the
-// client's turn (Backend.GiveWay). On a loop, giveWay never waits: the loop leaves a command of that size to a
-// goroutine (loop.step). The caller must call the function leave when the reply is in the output.
+// giveWay waits for the client's turn after a large command that is not submitted. After the reply, the caller must call leave.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		s.sendGrants()
@@ -277,9 +267,8 @@ func (s *session) submit() {
 	}
 }
 
-// sendGrants sends the output if it may have replies that grant leases. A client counts its lease from the reply, and the leader
-// lengthens a lease only by the time until the leader has answered. So a session calls sendGrants before it waits for anything else:
-// for the next submission, for its turn, or in a command such as WAIT. On an event loop sendGrants does not wait for the socket.
+// sendGrants sends output that may grant leases, before the session waits for anything. A client counts its lease from the reply, and
+// the leader lengthens a lease only by the time until the leader has answered.
 func (s *session) sendGrants() {
 	if !s.grants {
 		return
@@ -292,8 +281,7 @@ func (s *session) sendGrants() {
 	}
 }
 
-// If a submission takes slowPart or longer, its replies are sent before the rest of the pipeline runs.
-// Sending shows whether the client has left; if it has, its remaining commands are not run.
+// After a submission of slowPart or longer, its replies are sent first: commands of a client that has left are not run.
 const slowPart = 10 * time.Millisecond
 
 // largeOutput is the size of output above which further commands wait, so that a client that reads nothing does not fill memory.
