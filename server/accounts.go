@@ -109,8 +109,7 @@ func (a *accounts) update() {
 			}
 		}
 		if had < a.latest.Forgotten {
-			// After a snapshot, a user with changed rules may be a new user with an old name. This node cannot tell, so it
-			// treats the old account as deleted.
+			// A user with changed rules in a snapshot may be a new user with an old name, so the old account counts as deleted.
 			for name, acc := range a.byName {
 				if u := named[name]; acc != a.def && u != nil && u.Packed() != acc.user.Load().Packed() {
 					remove(acc)
@@ -144,8 +143,7 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// ruling returns the accounts that decide who may log in. For the accounts of a Sentinel that asks for passwords, these
-// are the accounts of the server for data. Otherwise ruling returns its receiver.
+// ruling returns the accounts that decide who may log in. A Sentinel that asks for passwords has those of the server for data.
 func (a *accounts) ruling() *accounts {
 	if a.cluster != nil {
 		return a.cluster
@@ -153,16 +151,14 @@ func (a *accounts) ruling() *accounts {
 	return a
 }
 
-// protected reports whether protected mode refuses clients on other machines. The caller must call it on the result of
-// ruling: a Sentinel's own accounts and parameters never change after the start.
+// protected reports whether protected mode refuses clients on other machines. It needs the result of ruling, because a Sentinel's own
+// accounts never change.
 func (a *accounts) protected() bool {
 	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
 }
 
-// admits reports whether a password is right for a user; the argument hashed is the hash of the password. The leader
-// does not check the password again, although it may know newer rules. So before this node has first caught up with the
-// leader, admits refuses two kinds of users: those that need no password, and the default user of the node's own
-// configuration.
+// admits reports whether the hash of a password is right for a user. The leader does not check again. So until this node has caught up,
+// admits refuses the node's own default user and users without a password.
 func (a *accounts) admits(acc *account, hashed string) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)
@@ -183,8 +179,7 @@ func (a *accounts) admitted(name, hashed string) *account {
 	return nil
 }
 
-// userIn looks in the given list for the user with the given name. If the list has no default user, the default user of
-// this node's configuration stands in for it. userIn returns nil if it finds no user.
+// userIn returns the named user of a list, or nil. This node's configuration supplies a default user that the list lacks.
 func (a *accounts) userIn(users store.Accounts, name string) *store.User {
 	for _, acc := range users.List {
 		if acc.Name == name {
@@ -205,9 +200,7 @@ func (a *accounts) isInitial(u *store.User) bool {
 	return u == a.init
 }
 
-// comparePassword logs a warning if this node has a requirepass that is not the password of the default user. That is
-// so if an entry of the Raft log has set another password or none. comparePassword does nothing before this node has
-// caught up with the leader, and does not repeat its warning. The caller holds mu.
+// comparePassword logs a warning if this node's requirepass is not the password of the default user. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -232,9 +225,8 @@ func (a *accounts) dropAnonymous() {
 	a.close(lost)
 }
 
-// setCurrent notes that this node has caught up with the leader. If the default user needs no password, the connections
-// of that user count as authenticated from now on. As in Redis, these connections stay authenticated if the user gets a
-// password later. For a later connection, session.leave decides whether it counts as authenticated.
+// setCurrent notes that this node has caught up with the leader. Connections of a default user without a password then count as
+// authenticated.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -256,13 +248,10 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// losses has the accounts that may have lost the right to a channel, each with its new rules. For a deleted account, the
-// rules are nil. One command may delete thousands of users, so accounts.expel goes through the sessions once for all of
-// them.
+// losses has the accounts that may have lost the right to a channel, each with its new rules, or nil for a deleted account.
 type losses map[*account]*store.User
 
-// expel closes the connections of deleted users. If a user's rules have changed, it closes those connections of the
-// user that have a subscription which the new rules do not permit.
+// expel closes the connections of deleted users, and those with a subscription that the user's new rules do not permit.
 func (a *accounts) expel(lost losses) {
 	if len(lost) == 0 {
 		return
@@ -280,9 +269,8 @@ func (a *accounts) expel(lost losses) {
 	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
-// close closes connections that have lost their rights. If session.expel closes a connection at once, close also ends
-// the subscriptions of that connection. If there are more than fewNames such subscriptions, a new goroutine ends them,
-// because the caller may hold the state machine's lock.
+// close closes connections that have lost their rights. A goroutine ends many subscriptions: the caller may hold the state machine's
+// lock.
 func (a *accounts) close(lost []*session) {
 	names, idle := 0, lost[:0]
 	for _, s := range lost {
@@ -297,18 +285,14 @@ func (a *accounts) close(lost []*session) {
 	}
 }
 
-// lookSteps bounds the search for subscriptions that a change of users no longer permits. The search must not take more than
-// some 10 ms, because its goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, plus the
-// steps of matching it against its user's patterns. If a session's share of the steps does not suffice, the node closes the
-// connection: no client may get a message without the right to its channel.
+// lookSteps bounds the search for forbidden subscriptions under the state machine's lock. Each costs stepsOfSubscription, plus the
+// steps of matching its name.
 const (
 	lookSteps           = 1 << 20
 	stepsOfSubscription = 16
 )
 
-// listenElsewhere returns the sessions that may have lost the right to a channel (listensElsewhere). The sessions share
-// lookSteps equally. Sessions with few subscriptions come first; the steps that they do not use go to the sessions after
-// them.
+// listenElsewhere returns the sessions for which listensElsewhere is true. They share lookSteps, those with few subscriptions first.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
 		return nil // without locking h.mu, for which the state machine would have to wait
@@ -336,9 +320,8 @@ func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session
 	return ends
 }
 
-// listensElsewhere reports whether a session has a subscription that the rules in u do not permit. It also returns true
-// if the remaining steps (*left) do not suffice to find out. If u is nil, no subscription is permitted. The caller
-// holds Hub.mu.
+// listensElsewhere reports whether u does not permit a subscription of the session, or *left does not suffice to tell. The caller holds
+// Hub.mu.
 func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	for kind := range s.subs {
 		for name := range s.subs[kind].all() {
@@ -351,10 +334,8 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	return false
 }
 
-// expel closes the connection of a session that has lost its rights. If the session runs no pipeline, or CLIENT PAUSE
-// holds it back, expel closes the connection at once and returns true. The caller must then end the session's
-// subscriptions. Otherwise the connection is closed when the session's submitted commands have been answered. Until
-// then the client gets replies, and no messages.
+// expel closes the connection of a session that has lost its rights, at once or after its submitted commands. If expel returns true,
+// the caller must end the session's subscriptions.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running

@@ -9,8 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// TestManyUsersAreDeletedAtOnce: one command that deletes thousands of users, or takes channels from thousands, looks at each
-// session once. A look at all sessions for each user would take minutes.
+// TestManyUsersAreDeletedAtOnce: one command that deletes or restricts thousands of users looks at each session once.
 func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	const users, sessions = 30_000, 20_000
 	table := store.NewTable(store.Commands())
@@ -54,10 +53,7 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLookForLostChannelsIsBounded: while a node looks for subscriptions that users may no longer have, all nodes wait.
-// So the node bounds the steps of this look. It cuts off a session with too many subscriptions. It also cuts off a
-// session with many long channel names whose user has slow patterns. It cuts off no other session whose subscriptions
-// are permitted. Without the bound, the look took ten million steps for each subscription.
+// TestLookForLostChannelsIsBounded: the search for lost channels takes bounded steps, and cuts off a session that needs more.
 func TestLookForLostChannelsIsBounded(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	rights := func(rules ...string) *store.User {
@@ -107,8 +103,8 @@ func TestLookForLostChannelsIsBounded(t *testing.T) {
 	}
 }
 
-// TestUserOfTheSameNameInASnapshot: a user was deleted and made anew, and a node learns of both only by a snapshot. The node
-// does not give the connections of the first user the rights of the second.
+// TestUserOfTheSameNameInASnapshot: if a snapshot has a new user with an old name, the old user's connections do not get the new
+// rights.
 func TestUserOfTheSameNameInASnapshot(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, changed, same := ts.dial(t), ts.dial(t), ts.dial(t)
@@ -141,9 +137,7 @@ func TestUserOfTheSameNameInASnapshot(t *testing.T) {
 	same.do("ACL WHOAMI", bulk("bob"))
 }
 
-// TestRedirectedMessagesEndWithALogin: another user redirects CLIENT TRACKING messages to a client, and the client then logs
-// in. After the login, that client gets none of these messages. Nobody can redirect messages to a client that still has to
-// log in.
+// TestRedirectedMessagesEndWithALogin: a client's login ends the CLIENT TRACKING messages that another user redirected to the client.
 func TestRedirectedMessagesEndWithALogin(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -161,9 +155,7 @@ func TestRedirectedMessagesEndWithALogin(t *testing.T) {
 	})
 }
 
-// TestPasswordsOfHelloAreHidden: MONITOR and SLOWLOG hide the user name and the password of a HELLO. The server reads
-// HELLO option by option, so it does not take the client name "auth" for the option AUTH, and hides the right
-// arguments.
+// TestPasswordsOfHelloAreHidden: MONITOR and SLOWLOG hide the user name and the password of HELLO, even if the client's name is "auth".
 func TestPasswordsOfHelloAreHidden(t *testing.T) {
 	table := newTestServer(t, nil).table
 	for line, want := range map[string]string{

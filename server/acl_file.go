@@ -15,9 +15,7 @@ import (
 	"lockstep/store"
 )
 
-// An ACL file (aclfile) belongs to one node; users belong to the cluster. A new cluster takes its first users
-// from the file of one of its nodes. ACL LOAD replaces the cluster's users with the users in this node's file, by
-// one log entry; ACL SAVE writes the cluster's users to this node's file. Otherwise the file has no effect.
+// An ACL file (aclfile) belongs to one node; users belong to the cluster. Only a new cluster, ACL LOAD and ACL SAVE use the file.
 
 // maxACLFile is the maximum size of an ACL file in bytes.
 const maxACLFile = 4 << 20
@@ -43,9 +41,8 @@ func (srv *Server) hasUsers() bool {
 	return ok && cmd.Run != nil
 }
 
-// usersVersion asks the leader for the version of the users. It sends the leader the hash of the password that this
-// node was started with. Until the node has caught up for the first time, usersVersion also sends the users of the
-// node's ACL file. The node sends the command as the system user; no client can send it.
+// usersVersion asks the leader for the version of the users. It offers the node's password and, until the node has caught up, its ACL
+// users.
 func (srv *Server) usersVersion() store.Reply {
 	again, current := "", srv.hub.accounts.current.Load()
 	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !current {
@@ -77,8 +74,7 @@ func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
 	return users
 }
 
-// runACLLoad is the leader's part of ACL LOAD, which clients send without arguments. The form "users" runs with the rights
-// of the client that sent ACL LOAD; a peer cannot send it as the system user (readCall in cluster/internal/call).
+// runACLLoad is the leader's part of ACL LOAD. The form "users" runs with the client's rights, never as the system user (readCall).
 func runACLLoad(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) <= 2:
@@ -134,9 +130,8 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// stillMay returns why the client may not run a command that reads or writes this node's ACL file; "" if it may. The
-// leader checks the client's right to ACL LOAD only after this node has read the file, and does not check the right to
-// ACL SAVE. So stillMay first catches up with the users that the leader knows.
+// stillMay returns why the client may not use this node's ACL file. It checks by the leader's users, because the leader itself checks
+// too late.
 func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 	if _, refusal := s.srv.catchUpOr(); refusal != "" {
 		return refusal
@@ -150,8 +145,7 @@ func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 
 func oneLine(s string) string { return strings.NewReplacer("\r", " ", "\n", " ").Replace(s) }
 
-// doACLSave writes the users of the cluster to this node's ACL file. It then deletes the files that a crash during an
-// earlier ACL SAVE has left.
+// doACLSave writes the users of the cluster to this node's ACL file, and deletes leftovers of earlier crashes.
 func doACLSave(s *session, args [][]byte) store.Reply {
 	path := s.srv.cfg.ACLFile
 	if path == "" {
@@ -210,8 +204,7 @@ func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.Us
 	return users, nil
 }
 
-// readACLFile returns the text of a regular file. If the file is of another kind, or longer than maxACLFile, it returns
-// an error. O_NONBLOCK keeps the opening of a pipe from waiting for a writer.
+// readACLFile returns the text of a regular file. O_NONBLOCK keeps the opening of a pipe from waiting for a writer.
 func readACLFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -242,8 +235,7 @@ func reason(err error) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// replaceFile replaces the text of a file atomically: even after a crash, the file has all of the old text or all
-// of the new text. Only the owner of the new file may read it.
+// replaceFile replaces a file atomically: even after a crash, the file has all of the old text or all of the new.
 func replaceFile(path, text string) (err error) {
 	path = linked(path)
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -281,12 +273,11 @@ func linked(path string) string {
 // number follows.
 func unfinished(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 
-// An unfinished file of replaceFile counts as left over by a crash if it is at least leftoverAge old. A younger one may
-// belong to another client's ACL SAVE, or to another node with the same ACL file.
+// An unfinished file of replaceFile that is younger than leftoverAge may belong to another ACL SAVE, perhaps of another node.
 const leftoverAge = time.Hour
 
-// removeLeftovers deletes files that replaceFile has written but not renamed to path. It spares those that were last written
-// less than leftoverAge before the file at path. The caller has just written the file at path.
+// removeLeftovers deletes unfinished files of replaceFile that are more than leftoverAge older than the file at path, which was just
+// written.
 func removeLeftovers(path string) error {
 	path = linked(path)
 	written, err := os.Stat(path)
@@ -315,8 +306,7 @@ func removeLeftovers(path string) error {
 	return errors.Join(faults...)
 }
 
-// compareACLFile logs a warning if the cluster's users are not the users that this node read from its ACL file at its start.
-// It ignores the cluster's default user if the file has none.
+// compareACLFile logs a warning if the cluster's users are not those that this node read from its ACL file at its start.
 func (srv *Server) compareACLFile() {
 	a := srv.hub.accounts
 	if srv.cfg.ACLFile == "" || !a.current.Load() || srv.table.Lookup([]byte("acl")) == nil {

@@ -79,9 +79,7 @@ func TestHostileACLFiles(t *testing.T) {
 	ts.dial(t).do("PING", "+PONG\r\n")
 }
 
-// TestACLSave: ACL SAVE replaces the file as a whole. If the path is a symbolic link, it replaces the target of the link.
-// Only the owner may read the new file. ACL LOAD restores the same users. If a user cannot be written in a file, the old file
-// stays.
+// TestACLSave: ACL SAVE replaces the file as a whole or not at all, and ACL LOAD restores the same users.
 func TestACLSave(t *testing.T) {
 	_, c, path, log := fileServer(t, "what was there\n")
 	real := path + ".real"
@@ -126,8 +124,8 @@ func TestACLSave(t *testing.T) {
 	c.do("CONFIG GET aclfile", "*2\r\n$7\r\naclfile\r\n"+bulk(path))
 }
 
-// FuzzACLFile: whatever text an ACL file has, the reader returns users, or errors of limited length. If FormatACLFile
-// can write these users to a file, the reader can read them from that file again.
+// FuzzACLFile: the reader returns users, or errors of limited length, for any text. It can read what FormatACLFile writes of these
+// users.
 func FuzzACLFile(f *testing.F) {
 	ts := newTestServer(f, nil)
 	for _, text := range []string{"user a on >p ~* +@all\n", "user a (+get\n", "user a (~x +get) (&y)\nuser b\n", "\x00", "user  on\n", "user a +get|x|y\tb\n"} {

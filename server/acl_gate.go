@@ -23,8 +23,7 @@ func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error
 	return why.Refusal(cmd)
 }
 
-// noteRefusal records a command in the ACL log if it was refused because rights were missing. mayRun itself does not record
-// refusals, because a loop may call it several times for one command.
+// noteRefusal records a refusal in the ACL log. mayRun does not, because a loop may call mayRun several times for one command.
 func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.Error) {
 	if cmd == nil || !strings.HasPrefix(string(refusal), "NOPERM ") {
 		return
@@ -45,9 +44,7 @@ func (s *session) context() store.DenyContext {
 	return store.AtTopLevel
 }
 
-// mayRunAtExec does what mayRun does, for a queued command that this node, not the leader, runs at EXEC. It also
-// records a refusal in the ACL log. For SELECT, it returns what askExec has decided before the call to the leader
-// (queued.may).
+// mayRunAtExec does what mayRun does for a queued command that this node runs, and records refusals. queued.may decides on SELECT.
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg, steps := u.CheckSteps(q.cmd, q.args)
@@ -73,10 +70,8 @@ func (s *session) mayAs(caller string, q *queued) store.DenyReason {
 	return why
 }
 
-// callerAfter works out what a queued AUTH or HELLO will change, without running it. The leader needs to know this,
-// because it runs the later commands of the transaction before this node runs AUTH or HELLO. callerAfter returns the
-// caller of these later commands, and the protocol that HELLO asks for; 0 if it asks for none. The function known asks
-// the leader for the users. If this node does not learn all that the leader knows, the caller stays the same.
+// callerAfter returns what a queued AUTH or HELLO will change, without running it: the leader runs the later commands of the
+// transaction first.
 func (s *session) callerAfter(caller string, q *queued, known func() knowledge) (after string, resp int) {
 	after = caller
 	login := func(user, password []byte) store.Error {
@@ -102,8 +97,7 @@ func (s *session) callerAfter(caller string, q *queued, known func() knowledge) 
 	return after, resp
 }
 
-// stillMayListen ends the connection if the user lost the right to a channel while the session subscribed to it. The update
-// of the accounts that took the right away may not have seen the subscription yet.
+// stillMayListen ends the connection if the user lost a right meanwhile: the update of the accounts may not have seen the subscription.
 func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	u := s.account.Load().user.Load()
 	if u.Unrestricted() {
@@ -114,8 +108,7 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	}
 }
 
-// caller returns the user name for a call to the leader, and the version of the users that this node has. With the version,
-// the leader can tell a deleted user from a new user of the same name.
+// caller returns the user name for a call to the leader. By the version, the leader tells a deleted user from a namesake.
 func (s *session) caller() (name string, users uint64) {
 	users = s.srv.hub.accounts.version.Load() // read before the account: the version must not be newer than the account
 	acc := s.account.Load()
@@ -137,10 +130,8 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 	return c
 }
 
-// checkOperator returns why this node must not run a command for operators. It returns "" if the node may run it, or if the
-// command is for everybody. First, checkOperator brings this node's users up to date with the leader, because a client of
-// another node may have changed them. If no leader answers, asksNodeAlone and changesCluster say what the node may still
-// run. The leader itself checks the commands that the leader runs.
+// checkOperator returns why this node must not run a command for operators; "" if it may. Without a leader, asksNodeAlone and
+// changesCluster decide.
 func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts.ruling()
 	srv := a.srv // for a Sentinel that asks for passwords: the server for data
@@ -175,9 +166,7 @@ func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal stor
 	return s.mayAtSentinel(cmd)
 }
 
-// mayAtSentinel returns why a client of a Sentinel may not run a command for operators; "" if it may. It checks the user's
-// present rules in the cluster, because after the login the user may have been deleted, or may have got another password. The
-// user needs the right to the cluster's command of the same name. For a command that only Sentinels have, the user needs the
+// mayAtSentinel checks an operator's command by the user's present rules in the cluster. A command that only Sentinels have needs the
 // right to FAILOVER.
 func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts
@@ -210,10 +199,7 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. For
-// such a command, the node decides by the log entries about users that it has applied. If the first node of the cluster
-// was started with a password, an early log entry has set the password. So even a node that has reached no leader asks
-// for it.
+// asksNodeAlone reports whether a node that has reached no leader runs a command for operators, by the users in its log.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -225,15 +211,14 @@ func asksNodeAlone(cmd *store.Command) bool {
 // readsAll reports whether a command shows all of the data.
 func readsAll(cmd *store.Command) bool { return cmd.FullName() == "lockstep|backup" }
 
-// readsOn reports whether a command asks for a piece of a backup. There are many such commands, and LOCKSTEP BACKUP BEGIN has
-// already looked for a leader. So none of them waits for a leader. If there is a leader, this node asks it for the users
-// again at each piece.
+// readsOn reports whether a command asks for a piece of a backup. Such a command need not wait: LOCKSTEP BACKUP BEGIN has looked for a
+// leader.
 func readsOn(cmd *store.Command, args [][]byte) bool {
 	return readsAll(cmd) && len(args) > 2 && strings.EqualFold(string(args[2]), "read")
 }
 
-// changesCluster reports whether a command asks for a change of the members or of the leader. A node
-// runs it only if the node knows the rights that the leader knows.
+// changesCluster reports whether a command changes the members or the leader. A node runs it only with the rights that the leader
+// knows.
 func changesCluster(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "failover", "cluster|failover", "sentinel|failover", "replicaof", "slaveof":
@@ -271,10 +256,8 @@ func (s *session) settle(r store.Reply) store.Reply {
 	return r
 }
 
-// login checks a user name and a password, and authenticates the connection or returns why not. The argument command is
-// the name of the command as the client wrote it. The function known says how recent the users and passwords of this
-// node are; it may wait for the leader. If the password is right by the users that this node has, the server does not
-// cut the client off during that wait to make room for others (Server.trusts).
+// login authenticates the connection, or returns why not. While known waits for the leader, a client with the right password is not cut
+// off.
 func (s *session) login(known func() knowledge, command, name, password []byte) (refusal store.Error) {
 	hashed := store.HashPassword(password)
 	if s.srv.hub.accounts.admitted(string(name), hashed) != nil {
@@ -317,8 +300,7 @@ func (s *session) enter(name, hashed string) bool {
 	return true
 }
 
-// known marks the session as authenticated, and lets the operating system keep more of its input. It also notes that a
-// client at the session's address has authenticated (Server.meets).
+// known marks the session as authenticated. The operating system then keeps more of its input, and Server.meets notes its address.
 func (s *session) known() {
 	if !s.authed.Swap(true) {
 		widenInput(s.conn.Conn, s.srv.inputOf(true))
@@ -326,12 +308,8 @@ func (s *session) known() {
 	}
 }
 
-// sure returns why the session may not run a command; "" if it may. This node may have accepted the password of the session's
-// login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
-//
-// Three kinds of commands need no second check: those for which the function greets returns true; those with the flag
-// AllowBusy, while this node is the leader and busy with a script; and those that MULTI queues, because sure checks EXEC. If
-// the leader does not answer, sure also permits the commands for which asksNodeAlone returns true.
+// sure checks the login's password again if this node had accepted the password before it knew all that the leader knows (s.unsure).
+// Commands that MULTI queues need no check, because sure checks EXEC.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -359,10 +337,8 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 	return ""
 }
 
-// greets reports whether a command is one that clients and operators begin with. The reply to such a command shows no
-// key, no value and nothing secret. MULTI, SELECT and CLIENT CACHING must be among these commands, because they change
-// what the next commands mean. If the node refused one of them and a leader came right after, the next commands in a
-// pipeline would run with another meaning.
+// greets reports whether a command may come before a sure login. Refusing MULTI, SELECT or CLIENT CACHING would change what the next
+// commands mean.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "multi", "discard", "unwatch",
@@ -372,8 +348,7 @@ func greets(cmd *store.Command) bool {
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
-// leave undoes the session's login. The session then belongs to the default user, like a new session. It counts as
-// authenticated only if the default user needs no password and this node has caught up with the leader.
+// leave makes the session one of the default user, authenticated only if that user needs no password and this node has caught up.
 func (s *session) leave() {
 	s.unsure, s.proof = "", ""
 	s.account.Store(s.srv.hub.accounts.def)
@@ -381,12 +356,10 @@ func (s *session) leave() {
 	s.authed.Store(a.current.Load() && a.open.Load())
 }
 
-// catchUpTimeout bounds how long catchUp waits, after the leader's answer, until this node has applied the users that
-// the leader knows. It is also the default of Server.patience.
+// catchUpTimeout bounds how long catchUp waits for the users in the leader's answer. It is Server.patience's default.
 const catchUpTimeout = time.Second
 
-// catchUp waits until this node knows the users that the leader knows now, or until it fails (catchUpOr). It reports
-// whether the users that this node knows have changed.
+// catchUp waits until this node knows the leader's present users, or until it fails. It reports whether this node's users have changed.
 func (srv *Server) catchUp() (learned bool) {
 	learned, _ = srv.catchUpOr()
 	return learned
@@ -417,8 +390,7 @@ func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	}
 }
 
-// learnPause is the pause between two attempts to reach a leader. A node that has just started makes this pause before it
-// asks for the users again (learnUsers). The method upToDate makes it before it looks for a leader again.
+// learnPause is the pause of learnUsers and upToDate between two attempts to reach a leader.
 const learnPause = 50 * time.Millisecond
 
 // learnUsers asks the leader for the users until this node has caught up with them (accounts.current), or until the

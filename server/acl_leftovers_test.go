@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestACLSaveRemovesLeftovers: a node that crashes during ACL SAVE may leave an unfinished file behind. A later ACL
-// SAVE deletes such a file if it is old enough (leftoverAge), and deletes nothing else.
+// TestACLSaveRemovesLeftovers: ACL SAVE deletes old unfinished files of crashed ACL SAVEs, and nothing else.
 func TestACLSaveRemovesLeftovers(t *testing.T) {
 	_, c, path, _ := fileServer(t, "")
 	dir := filepath.Dir(path)

@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	// aclLogGroup is the longest time between two equal refusals that share an entry of the ACL log. aclLogScan is how many
-	// of the newest entries aclLog.add searches for an equal refusal.
+	// aclLogGroup is the longest time between equal refusals that share an entry. aclLogScan is how many of the newest entries add
+	// searches.
 	aclLogGroup = time.Minute
 	aclLogScan  = 10
 	// aclLogShown is how many entries ACL LOG shows by default.
 	aclLogShown = 10
-	// maxACLLogBytes bounds the size of all entries together, whatever acllog-max-len says. The default number of entries
-	// takes less than half of this bound, even if each entry has the largest size.
+	// maxACLLogBytes bounds the size of all entries together, whatever acllog-max-len says.
 	maxACLLogBytes = 1 << 20
 )
 
@@ -45,8 +44,7 @@ func (e *aclLogEntry) bytes() int {
 	return int(unsafe.Sizeof(*e)) + len(e.object) + len(e.user) + len(e.client)
 }
 
-// add records a refusal of session s as the newest entry. If the log has an equal recent entry, add removes that entry
-// and adds its count to the new one. The argument limit is the maximum number of entries.
+// add records a refusal, merged with an equal recent entry. The argument limit is the maximum number of entries.
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)
@@ -78,8 +76,7 @@ func (l *aclLog) remove(at int) {
 // name and its length.
 const aclLogWord = 1 << 10
 
-// clip returns a name of up to aclLogWord bytes unchanged. Of a longer name it returns a copy of the first aclLogWord
-// bytes, with a note of how many bytes are missing.
+// clip shortens a name of more than aclLogWord bytes, and notes how many bytes are missing.
 func clip(name string) string {
 	if more := len(name) - aclLogWord; more > 0 {
 		return fmt.Sprintf("%s... (%d more bytes)", name[:aclLogWord], more)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestACLSaveOfTooMuch: if an ACL file with all users would be too large, or would have too many users, a node would
-// refuse the file at its start. So ACL SAVE does not write the file, and tells the client why.
+// TestACLSaveOfTooMuch: ACL SAVE does not write a file that a node would refuse at its start, and says why.
 func TestACLSaveOfTooMuch(t *testing.T) {
 	_, c, path, _ := fileServer(t, "what was there\n")
 	stays := func(why string) {

@@ -118,8 +118,7 @@ func TestGateIsFree(t *testing.T) {
 	}
 }
 
-// TestRightsLostOnTheWay: this node lets a command pass, because it does not know yet that the user has lost the right
-// to it. The leader then refuses the command.
+// TestRightsLostOnTheWay: if this node does not know yet that a user has lost a right, the leader refuses the command.
 func TestRightsLostOnTheWay(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin := ts.dial(t)
@@ -139,9 +138,8 @@ func TestRightsLostOnTheWay(t *testing.T) {
 	}
 }
 
-// TestSelectIsDecidedOnce: a transaction changes the user's right to SELECT, and runs SELECT after that. Whether SELECT
-// may run is decided only once, before the transaction runs. So the session ends in the database in which the leader
-// has run the commands after SELECT.
+// TestSelectIsDecidedOnce: if a transaction changes the right to SELECT and then runs SELECT, session and leader end in the same
+// database.
 func TestSelectIsDecidedOnce(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -156,8 +154,8 @@ func TestSelectIsDecidedOnce(t *testing.T) {
 	})
 }
 
-// TestLogGroups: equal refusals share an entry of the ACL log if each comes within a minute of the one before. A
-// refusal gets a new entry if the equal one is not among the newest aclLogScan entries.
+// TestLogGroups: equal refusals share an entry of the ACL log if each comes within a minute of the one before, and within aclLogScan
+// entries.
 func TestLogGroups(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -183,9 +181,8 @@ func TestLogGroups(t *testing.T) {
 	}
 }
 
-// TestAnonymousUntilCurrent: a client connected before this node knew the users. When the node
-// learns that the default user is off, the client must authenticate. The leader refuses the
-// client's commands in any case.
+// TestAnonymousUntilCurrent: a client from before this node knew the users must authenticate once the node knows that the default user
+// is off.
 func TestAnonymousUntilCurrent(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -219,8 +216,7 @@ func (ts *testServer) elsewhere(line string) store.Reply {
 	return ts.fake.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2}}, nil)[0]
 }
 
-// TestTooManyRules: the leader refuses rules before it applies them, if they would write more bytes than a command may
-// write. A selector that takes five bytes in the command writes a hundred times as many.
+// TestTooManyRules: before the leader applies rules, it refuses those that would write more bytes than a command may write.
 func TestTooManyRules(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

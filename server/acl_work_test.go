@@ -8,9 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestACLCommandsAreWatched: while the leader runs a command about users, all other commands wait. So a long command of
-// this kind calls Ctx.Watch from time to time, which ends the command at its time limit. Without these calls, some
-// commands took 0.3 to 2.7 s.
+// TestACLCommandsAreWatched: a long command about users calls Ctx.Watch from time to time, because all other commands wait for it.
 func TestACLCommandsAreWatched(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -7,8 +7,7 @@ import (
 	"lockstep/cluster"
 )
 
-// ACL LOAD reads a file of megabytes, and ACL SAVE makes one. A node runs only one of these commands at a time, and the
-// waiting ones take no memory for a file.
+// A node runs only one ACL LOAD or ACL SAVE at a time, and the waiting ones take no memory for a file.
 func TestOneACLFileAtATime(t *testing.T) {
 	for _, verb := range []string{"LOAD", "SAVE"} {
 		t.Run(verb, func(t *testing.T) {
@@ -40,9 +39,7 @@ func TestOneACLFileAtATime(t *testing.T) {
 	}
 }
 
-// A heavy command, such as CLIENT LIST, waits while the node runs another heavy command of the same kind. Locks and
-// heavy commands of other kinds do not wait. Once the node has worked for more than ownAtOnce for all clients together,
-// a heavy command first waits for its client's turn, even if it is the client's first command.
+// A heavy command waits for others of its kind and, after much work of the node, for its client's turn. Locks do not wait.
 func TestHeavyCommandsRunOneAtATime(t *testing.T) {
 	for line, kind := range map[string]cluster.OwnKind{
 		"COMMAND DOCS get": cluster.OwnList, "COMMAND INFO get": cluster.OwnList, "COMMAND LIST": cluster.OwnList, "COMMAND": cluster.OwnList,

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestManyPipelinesTakeLittle: while many commands of all clients wait for their replies, a session submits few commands at
-// once. When a session waits for input, it has given back the memory of its last pipeline.
+// TestManyPipelinesTakeLittle: while many commands wait for replies, sessions submit few at once. An idle session has given back the
+// memory of a large pipeline.
 func TestManyPipelinesTakeLittle(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -7,17 +7,15 @@ import (
 	"lockstep/store"
 )
 
-// A session that waits in a blocking command, or for the end of CLIENT PAUSE, runs no further command of its
-// pipeline. The server watches the session's connection, because a command must not be served after its client has left.
+// The server watches the connection of a session that waits, because no command may be served after its client has left.
 
 // blocks reports whether a command may have to wait at the leader.
 func (srv *Server) blocks(cmd *store.Command) bool {
 	return cmd.Is(store.Blocking) && srv.handlers[cmd] == nil
 }
 
-// block begins a blocking command; the caller must then flush the backend. When the command ends, the function done
-// is called with the reply, on any goroutine, and the session must call endBlock. If the server cuts the client off
-// because of the memory that the command needs, block returns nil, and has not begun the command.
+// block begins a blocking command, or returns nil. The caller must then flush the backend, and call endBlock after done, which any
+// goroutine may call.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
 	size := cluster.BlockedSize(args) // the leader keeps the command, and this node may be the leader
 	if !s.mayHold(size) {
@@ -42,8 +40,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	return b
 }
 
-// endBlock ends a blocking command with its reply, whose kind is None if the command was given up. s.blocked stays set until
-// the reply is in the output. Until then, tracker.send holds back messages about changes that the command itself has made.
+// endBlock ends a blocking command with its reply. Until the reply is in the output, s.blocked makes tracker.send hold back messages.
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
@@ -83,8 +80,7 @@ func (s *session) waits() bool {
 	return s.blocked.Load() != nil || s.parked.Load() || s.replicas.Load() != nil
 }
 
-// blockHere runs a blocking command for a session with a goroutine of its own. It calls the method block, and waits
-// until the command ends or the client leaves.
+// blockHere runs a blocking command on the session's own goroutine, until the command ends or the client leaves.
 func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 	s.submit()
 	s.out.flush()
@@ -130,8 +126,7 @@ func (s *session) parkHere() bool {
 	}
 }
 
-// park arranges that the function resume is called when the pause is over. It reports false, and resume is not
-// called, if the pause is over already.
+// park arranges that resume is called after the pause. It returns false, and resume is not called, if the pause is over.
 func (s *session) park(resume func()) bool {
 	s.parked.Store(true)
 	if !s.srv.pause.await(s, func() {

@@ -89,8 +89,8 @@ func TestBlockingCommandFromHalfClosed(t *testing.T) {
 	})
 }
 
-// TestHalfClosedClientHasItsElement: a client half-closes the connection while the leader looks for an element. As with
-// Redis, the client gets the element. If there is no element, the connection ends.
+// TestHalfClosedClientHasItsElement: as with Redis, a client that half-closes the connection while the leader looks for an element
+// still gets the element.
 func TestHalfClosedClientHasItsElement(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, there := range []bool{true, false} {

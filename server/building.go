@@ -7,13 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// This file counts the memory that grows while one command runs: the reply under construction, and what the
-// command adds to its client's tables and lists (holdings). The server counts it during the command and not
-// afterwards, because a short command may have a long reply.
+// This file counts the memory that grows while one command runs, because even a short command may have a long reply.
 
-// goesOn reports whether a command that uses more and more memory may continue. It returns false if
-// the command's client has been cut off. If all clients together hold too much, goesOn first cuts
-// off those that hold most.
+// goesOn reports whether a command that uses more and more memory may continue. It may first cut off the clients that hold most.
 func (s *session) goesOn() bool {
 	if s.script != nil {
 		return true // the script has its own limits
@@ -25,21 +21,18 @@ func (s *session) goesOn() bool {
 	return !s.out.isOver()
 }
 
-// mayHold reports whether the client may hold n more bytes than now. Like goesOn, it may first cut off the clients that
-// hold most. When it returns, the n bytes are not counted: the caller counts them (holds).
+// mayHold reports whether the client may hold n more bytes, and may cut off clients. The caller counts the bytes (holds).
 func (s *session) mayHold(n int64) bool {
 	s.holds(n)
 	defer s.holds(-n)
 	return s.goesOn()
 }
 
-// takesRoom reports whether there is memory to encode a reply. If there is none, it cuts the client off at once, unless
-// the client is spared (session.spared). evictClients would be too late: while it looks for the clients that hold most,
-// many large replies could take more memory than the node has.
+// takesRoom reports whether there is memory to encode a reply. If there is none for a client that is not spared, it cuts the client
+// off: evictClients would be too late.
 //
-// The result room is about the size of the encoded reply in bytes, or 0 if the reply is small. takesRoom first counts
-// these bytes as held by the client, and then waits for the garbage collector (brake.Bring), because many clients may
-// wait there at once. When the reply is in the output, the caller must subtract these bytes again (holds).
+// The result room has been counted as held, even while takesRoom waits for the garbage collector. The caller must subtract it when the
+// reply is in the output (holds).
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true
@@ -66,8 +59,7 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 // growthStep is how many names a command handles between two calls of goesOn.
 const growthStep = 64
 
-// eachName calls the function do, which begins or ends a subscription, for each name. It stops if the command may not continue
-// (goesOn). While memory is scarce, it waits, unless it runs on a loop.
+// eachName calls do for each name. It stops if the command may not continue, and waits while memory is scarce.
 func eachName[T string | []byte](s *session, names []T, do func(name string)) {
 	var y yielding
 	for i, name := range names {
@@ -83,8 +75,7 @@ func eachName[T string | []byte](s *session, names []T, do func(name string)) {
 	}
 }
 
-// building is a reply under construction. When the reply exceeds the limit, or its client is cut off,
-// building drops all elements, and the reply becomes an error.
+// building is a reply under construction. It becomes an error, without elements, when it exceeds the limit or its client is cut off.
 type building struct {
 	s     *session
 	elems []store.Reply
@@ -140,8 +131,7 @@ func (b *building) reply(kind store.Kind) store.Reply {
 	return store.Reply{Kind: kind, Elems: b.elems}
 }
 
-// builds adds a number of bytes, which may be negative, to the counted size of the reply that the present command builds.
-// session.reply subtracts the whole size again. Scripts have limits of their own, so builds does nothing for them.
+// builds adds bytes, perhaps negative, to the counted size of the reply under construction. session.reply subtracts them all again.
 func (s *session) builds(by int64) {
 	if s.script == nil {
 		s.built += by

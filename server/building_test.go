@@ -14,8 +14,8 @@ import (
 	"lockstep/store"
 )
 
-// For every command that the session answers itself, with any number of words, three things are bounded: the size of the
-// reply, what the server allocates to make it, and what the client holds while the command runs.
+// For the commands that the session answers itself, the reply, the allocations and what the client holds meanwhile are bounded,
+// whatever the words.
 func TestRepliesOfOneNodeAreBounded(t *testing.T) {
 	const words, limit, clients, enough = 20_000, 256 << 10, 256 << 10, 4 << 20
 	ts := newTestServer(t, nil)
@@ -150,8 +150,7 @@ func TestSlowReadersHoldNoElements(t *testing.T) {
 	})
 }
 
-// If a blocking command names so many keys that the client would hold too much memory, the server cuts the client off before
-// the leader gets the command.
+// The server cuts off a client whose blocking command names too many keys, before the leader gets the command.
 func TestWaitingForTooManyKeys(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.dial(t).do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
@@ -206,9 +205,8 @@ func TestOverlappingPrefixes(t *testing.T) {
 	}
 }
 
-// TestLargeRepliesFindNoRoom: while clients hold much more memory than they may, the server encodes large replies only
-// for clients with CLIENT NO-EVICT. When the clients that hold most have gone, it encodes large replies for all clients
-// again. It always encodes small replies.
+// TestLargeRepliesFindNoRoom: while clients hold too much memory, the server encodes large replies only for clients with CLIENT
+// NO-EVICT.
 func TestLargeRepliesFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)
