@@ -7,9 +7,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// presentCall describes the function that runs now, so that other goroutines can answer FUNCTION STATS. The engine locks mu when a
-// function begins and when it ends, so get must not hold mu for long. get copies the arguments of a call only once, and copies no
-// more than FUNCTION STATS shows.
+// presentCall describes the running function, for FUNCTION STATS. A function waits for mu at its start and end, so get must be brief.
 type presentCall struct {
 	mu    sync.Mutex
 	name  string // "" if none runs
@@ -54,9 +52,8 @@ func (p *presentCall) get() *shownCall {
 	return p.shown
 }
 
-// FUNCTION STATS shows all arguments of a call, as Redis does, if they take at most wholeCall bytes. An argument takes its length
-// and callArgument bytes more. FUNCTION STATS shortens the arguments of a larger call as SLOWLOG does, because any client may send
-// FUNCTION STATS again and again, to every node. It also shortens the name of a function if that is longer than wholeCall.
+// FUNCTION STATS shortens arguments that together take more than wholeCall bytes, because any client may ask often. Each argument
+// counts callArgument bytes more.
 const (
 	wholeCall    = 8 << 10
 	callArgument = 32

@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// askWhileRunning runs an FCALL of an endless function. Meanwhile it asks FUNCTION STATS twice. The result r is the reply. The result
-// again is how many bytes the second request allocated.
+// askWhileRunning asks FUNCTION STATS twice while an endless function runs. The result again is how many bytes the second request
+// allocated.
 func askWhileRunning(t *testing.T, name string, args [][]byte) (r store.Reply, again uint64) {
 	t.Helper()
 	var w *world
@@ -41,8 +41,7 @@ func askWhileRunning(t *testing.T, name string, args [][]byte) (r store.Reply, a
 	return r, again
 }
 
-// TestStatsOfALargeCall: FUNCTION STATS copies only a small part of a large call, and shows as much of it as SLOWLOG does. The end
-// of the function may wait for that copy.
+// TestStatsOfALargeCall: FUNCTION STATS copies and shows only a small part of a large call.
 func TestStatsOfALargeCall(t *testing.T) {
 	const most = 16 << 10
 	for what, args := range map[string][][]byte{

@@ -9,9 +9,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Every protected call goes through the method guarded. gopher-lua's PCall replaces the panic handler by its own. So guarded sets the
-// handler onError again, because onError must reword an error while the call frames still exist. After an error, PCall clears the
-// registers, so guarded first moves the captured variables out of them (closeUpvalues).
+// Every protected call goes through the method guarded, because gopher-lua's PCall replaces the panic handler, and clears the registers
+// after an error.
 func (e *Engine) guarded(L *lua.LState) int {
 	defer e.passErrors()
 	defer closeUpvalues(L)
@@ -22,9 +21,8 @@ func (e *Engine) guarded(L *lua.LState) int {
 	return L.GetTop()
 }
 
-// protectedCall calls the function that is on the stack under its nargs arguments. If the
-// function raises an error, protectedCall returns the error value. If the script is being
-// stopped, or the interpreter has a fault, it does not return but panics.
+// protectedCall calls the function under its nargs arguments on the stack. It panics if the script is being stopped or the interpreter
+// fails.
 func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
 	depth, overflowed := e.depth, e.overflowed
 	L.Insert(e.guard, -(nargs + 1))
@@ -67,8 +65,7 @@ func (e *Engine) onError(L *lua.LState) {
 	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: v, StackTrace: "-"})
 }
 
-// notePosition records the position that Redis's error handler would find: in the
-// function that failed, or in its caller if the function that failed is written in Go.
+// notePosition records the position that Redis's error handler would find.
 func (e *Engine) notePosition(L *lua.LState) {
 	f, lost := e.level(L, 0)
 	if f != nil && f.Fn.IsG {
@@ -107,9 +104,7 @@ func (e *Engine) throwHere(L *lua.LState, msg string) {
 	e.throwValue(L, lua.LString(e.paste(e.where(L, 0), msg)))
 }
 
-// level returns the frame that lua_getstack finds at a level of the stack; the running function is at level 0. Every tail call counts
-// as a level of its own, which has no frame: the result f is then nil and the result lost is true. If the stack has fewer levels, f is
-// nil and lost is false.
+// level returns the frame that lua_getstack finds. lost is true at a tail call, which counts as a level without a frame.
 func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	f = e.skip(interp.TopFrame(L))
 	for n := 1; level > 0 && f != nil; n++ {
@@ -136,8 +131,7 @@ func (e *Engine) skip(f *interp.Frame) *interp.Frame {
 	return f
 }
 
-// where does what luaL_where does: it returns the position to put before an error message, or
-// "" if there is no Lua function at that level of the stack.
+// where returns what luaL_where puts before an error message: the position at a level of the stack.
 func (e *Engine) where(L *lua.LState, level int) string {
 	f, _ := e.level(L, level)
 	return position(f)

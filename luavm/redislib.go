@@ -56,9 +56,7 @@ func (e *Engine) openRedis() {
 	}
 }
 
-// errorTable returns the table that scripts get for an error. As in Redis, a text like
-// "-CODE message" has an error code of its own; any other text gets the code ERR, and loses a
-// leading '-'.
+// errorTable returns the table that scripts get for an error, as in Redis.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 	e.charge(2 * int64(len(text))) // for the text that errorTable makes, and for the parameter text, which the caller may have made
 	code, msg := "ERR", text
@@ -75,8 +73,7 @@ func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 // raise raises an error of a function in the table redis; the value of the error is a table.
 func (e *Engine) raise(L *lua.LState, text string) { e.throwValue(L, e.errorTable(L, text)) }
 
-// oneString returns the argument of error_reply or status_reply, up to its first NUL. If the arguments are not exactly one string,
-// oneString pushes an error table. The two functions then return that table; they raise no error.
+// oneString returns the argument of error_reply or status_reply, or pushes an error table, which the two functions return.
 func (e *Engine) oneString(L *lua.LState) (string, bool) {
 	s, ok := L.Get(1).(lua.LString)
 	if L.GetTop() != 1 || !ok {

@@ -29,8 +29,7 @@ func emptyLocal(L *lua.LState) string {
 	return ""
 }
 
-// TestLocalsHoldValues: before every instruction of every script, each variable in scope holds a value. The compiler must see to
-// that, because gopher-lua clears the registers above the results of a call, a vararg and a loop.
+// TestLocalsHoldValues: before every instruction of a script, each variable in scope holds a value.
 func TestLocalsHoldValues(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil || len(files) == 0 {

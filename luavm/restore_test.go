@@ -18,8 +18,7 @@ func dumpOf(libraries ...string) string {
 	return seal(b)
 }
 
-// TestRestoreStopsAtTheLimits: once the libraries of a FUNCTION RESTORE exceed a limit, it loads no more of them. The last library
-// is broken, so the error tells whether it was loaded.
+// TestRestoreStopsAtTheLimits: FUNCTION RESTORE loads no library after the one that exceeds a limit.
 func TestRestoreStopsAtTheLimits(t *testing.T) {
 	const register = " local f=function() end for i=1,%d do redis.register_function('f%d_'..('x'):rep(1000)..i,f) end"
 	var libraries []string
@@ -46,8 +45,7 @@ func TestRestoreStopsAtTheLimits(t *testing.T) {
 	}
 }
 
-// TestSharedDescriptions: functions may share one text as their description. Such a library takes little memory, but the write that
-// stores it contains the text once for each function.
+// TestSharedDescriptions: in the size of the write, a description that functions share counts once for each function.
 func TestSharedDescriptions(t *testing.T) {
 	const code = "#!lua name=l\nlocal d,f=('x'):rep(2^20),function() end for i=1,100 do redis.register_function{function_name='f'..i,callback=f,description=d} end"
 	for _, command := range [][]string{{"load", code}, {"restore", dumpOf(code)}} {
@@ -59,8 +57,7 @@ func TestSharedDescriptions(t *testing.T) {
 	}
 }
 
-// TestAbortStopsLoading: a leader that is deposed while it loads libraries must apply the entries of its successor. So Abort ends
-// FUNCTION LOAD, FUNCTION RESTORE and the loading for a call, even between two libraries. The next command runs as usual.
+// TestAbortStopsLoading: Abort ends the loading of libraries, even between two of them, and the next command runs as usual.
 func TestAbortStopsLoading(t *testing.T) {
 	code := func(i int) string {
 		return fmt.Sprintf("#!lua name=l%d\nfor i = 1, 10000 do end redis.register_function('f%d', redis.log)", i, i)

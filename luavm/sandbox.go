@@ -7,8 +7,7 @@ import (
 	"lockstep/luavm/internal/ext"
 )
 
-// libraries has the library tables that scripts see, besides those of internal/ext. They
-// hold the functions of Redis 7.0.15; testdata/globals.json has the list from a real Redis.
+// libraries has the library tables of Redis 7.0.15 that scripts see, besides those of internal/ext.
 var libraries = map[string]library{
 	"string":    stringLibrary,
 	"table":     tableLibrary,
@@ -17,8 +16,7 @@ var libraries = map[string]library{
 	"redis":     redisLibrary,
 }
 
-// openSandbox fills the globals. Scripts can change no global table but KEYS and ARGV. These
-// two are emptied after every script, so no script can leave anything for a later one.
+// openSandbox fills the globals. Scripts can change no global table but KEYS and ARGV, which the engine empties after every script.
 func (e *Engine) openSandbox() {
 	L, g := e.L, e.globals
 	e.openCoroutines()
@@ -70,10 +68,8 @@ func (e *Engine) libraryTable(lib library) *lua.LTable {
 
 func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
 
-// isReadonly reports whether scripts must not change a table. Scripts cannot get the metatable
-// e.protect. So every table with e.protect is read-only. Scripts can get e.gmeta and e.libMeta, and
-// set them on their own tables. So a table with one of these two is read-only only if the engine
-// has made it.
+// isReadonly reports whether scripts must not change a table. Scripts can set e.gmeta and e.libMeta, but not e.protect, on tables of
+// their own.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
 	switch mt, _ := t.Metatable.(*lua.LTable); mt {
 	case nil:

@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestCodeTakesAShare: scripts and functions fill at most a quarter of maxmemory. Without this bound, a user who has no right to
-// any key could fill all of it. Nobody could then take a lock until SCRIPT FLUSH.
+// TestCodeTakesAShare: scripts and functions fill at most a quarter of maxmemory.
 func TestCodeTakesAShare(t *testing.T) {
 	const limit = 40 << 20
 	filler := strings.Repeat("z", 100_000)

@@ -15,15 +15,13 @@ type scriptFlags struct {
 	allowOOM bool
 }
 
-// shebangLine returns the first line of a script or a library. ok is false if no newline ends the
-// line. ok is also false if a NUL comes before the newline, because a NUL ends a string in C.
+// shebangLine returns the first line of a script or a library. ok is true if a newline ends the line and no NUL is in it.
 func shebangLine(body string) (line string, ok bool) {
 	line, _, ok = strings.Cut(body, "\n")
 	return line, ok && strings.IndexByte(line, 0) < 0
 }
 
-// parseShebang reads the first line of a script, such as "#!lua flags=a,b", if it begins with
-// "#!"; skip is the length of that line without the newline.
+// parseShebang reads the first line of a script. The result skip is the line's length without the newline.
 func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	if !strings.HasPrefix(body, "#!") {
 		return flags, 0, ""
@@ -52,8 +50,7 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	return flags, len(line), ""
 }
 
-// nextWord cuts the first word off a line that redistext.CheckArgs has accepted. It does not return a list of all words: a line may
-// be as long as a command, and the list could take much more memory than the line.
+// nextWord cuts the first word off a line. A list of all words could take much more memory than the line.
 func nextWord(line *[]byte) (word string, more bool) {
 	raw, rest, more, _ := redistext.CutArg(*line)
 	*line = rest

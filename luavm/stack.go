@@ -7,8 +7,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// gopher-lua adds a fixed number of registers whenever it needs more, and it panics if a tail call finds too few. So the hook
-// makes room for the registers of each call before the call, and raises C Lua's error if there are too many calls or registers.
+// gopher-lua panics if a tail call finds too few registers. So the hook makes room before each call.
 
 const (
 	// callDepth is how deeply calls may nest: C Lua's LUAI_MAXCALLS.
@@ -41,8 +40,8 @@ func (e *Engine) beforeCall(L *lua.LState, f *interp.Frame, inst uint32) {
 	e.makeRoom(L, f.LocalBase+top)
 }
 
-// makeRoom makes room for calleeRegisters above top. top is the end of the arguments of a function that is about to be called, or
-// of the values that a vararg expression is about to copy.
+// makeRoom makes room for calleeRegisters above top, the end of the arguments for a call or of the values that a vararg expression
+// copies.
 func (e *Engine) makeRoom(L *lua.LState, top int) {
 	reg := interp.Registers(L)
 	size, most := top+calleeRegisters, maxRegisters+e.overflowed.share(handlerRegisters)
@@ -61,17 +60,15 @@ func (e *Engine) makeRoom(L *lua.LState, top int) {
 	}
 }
 
-// overflowed says whether a stack overflow was raised that no protected call has caught yet. Until a protected call has caught it,
-// the limits are higher, so that the error handler can run.
+// overflowed says whether a stack overflow waits for a protected call to catch it. Until then, the error handler has room beyond the
+// limits.
 type overflowed int8
 
 const (
 	notOverflowed overflowed = iota
-	// inOverflow: C Lua has doubled its stack for the error handler. If the stack overflows again, the handler ends, and no handler
-	// is called for that overflow.
+	// inOverflow: C Lua has doubled its stack for the error handler. A second overflow ends the handler.
 	inOverflow
-	// overflowCaught: a protected call has caught an error in the handler. C Lua then makes its stack smaller again, so a handler
-	// is called for the next overflow.
+	// overflowCaught: a protected call has caught an error in the handler. C Lua then calls a handler for the next overflow.
 	overflowCaught
 )
 
@@ -86,8 +83,7 @@ func (o overflowed) share(room int) int {
 	return 0
 }
 
-// afterCatch returns the new value of e.overflowed when a protected call has caught an error. The argument before is the value at the
-// beginning of that call. Like C Lua, it takes no room from a handler that already uses it.
+// afterCatch returns the new value of e.overflowed when a protected call has caught an error, given the value before that call.
 func (e *Engine) afterCatch(L *lua.LState, before overflowed) overflowed {
 	if before == inOverflow && interp.TopFrame(L).Idx < callDepth+overflowCaught.share(handlerCalls) {
 		return overflowCaught

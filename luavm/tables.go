@@ -6,8 +6,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// The memory of a table grows in steps, and gopher-lua allocates more than a small table needs. This file charges for each step
-// before it happens, gives a new hash part less room than gopher-lua would, and removes dead keys, whose values were set to nil.
+// This file charges for a table's growth before it happens, gives a new hash part little room, and removes keys with the value nil.
 
 const (
 	// hashCost is the number of bytes charged for the first key of a hash part: for two small maps and the list of keys.

@@ -38,8 +38,7 @@ func onRaise(e *Engine, see func(*lua.LState)) {
 	*interp.LoopPlace(e.L) = e.watchedLoop
 }
 
-// captures is Lua code that defines the function build. build(100) makes 100 nested calls, each with 40 captured variables. The
-// innermost of them makes a thousand more nested calls, and the last of these fails.
+// captures defines the Lua function build, which nests k calls with 40 captured variables each, and then a thousand that fail.
 var captures = func() string {
 	var names []string
 	for i := range 40 {

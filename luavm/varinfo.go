@@ -45,8 +45,7 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	return msg
 }
 
-// rewordInFunction does the work of reword for an error that the interpreter raised while a Go
-// function was running. C Lua puts no position before such an error.
+// rewordInFunction does the work of reword while a Go function runs. C Lua puts no position before such an error.
 func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) string {
 	switch {
 	case strings.HasSuffix(msg, "attempt to call a non-function object"):
@@ -61,8 +60,8 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) st
 	return msg
 }
 
-// indexError returns the error for a value that cannot be indexed. It has the name of the indexed
-// variable, unless the value came from the variable's metatable.
+// indexError returns the error for a value that cannot be indexed. The error names the variable, unless the value came from the
+// variable's metatable.
 func (e *Engine) indexError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
@@ -84,8 +83,7 @@ func (e *Engine) callError(L *lua.LState, f *interp.Frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return e.typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		// C Lua calls a copy of the iterator in the register A+3, and looks for the name of A+3 in the instructions before this
-		// one. No instruction before this one made the copy, so the error names what A+3 held before the loop.
+		// C Lua calls a copy of the iterator in the register A+3, but names what A+3 held before the loop.
 		return e.typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
 	}
 	return "attempt to call a nil value"
@@ -103,9 +101,7 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	return e.typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
-// concatError returns the error for a value that cannot be concatenated, and names the variable that held the value. text has the
-// types of the two values that gopher-lua tried to join. C Lua joins from the right. If two values cannot be joined, C Lua blames
-// the left one, unless the left one is a string or a number. If a metamethod returned the value, only its type is known.
+// concatError returns the error for a failed concatenation. C Lua blames the left value, unless that is a string or a number.
 func (e *Engine) concatError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	left, right, _ := strings.Cut(strings.TrimPrefix(text, "cannot perform concat operation between "), " and ")
@@ -164,9 +160,7 @@ func (e *Engine) namedError(f *interp.Frame, rk int, t, what string) string {
 // workName counts the work of objectName, which reads the code of the function up to the running instruction.
 func (e *Engine) workName(f *interp.Frame) { e.work((f.Pc + len(f.Fn.Proto.DbgLocals)) / inStep) }
 
-// objectName does what C Lua's getobjname does: it returns the kind ("local", "global" and so on)
-// and the name of the variable whose value register reg holds at the instruction pc. kind is ""
-// if they are unknown.
+// objectName does what C Lua's getobjname does: it returns the kind and the name of the variable in register reg.
 func objectName(p *lua.FunctionProto, pc, reg int) (kind, name string) {
 	if name, ok := localName(p, reg, pc); ok {
 		return "local", name
@@ -226,8 +220,7 @@ func localName(p *lua.FunctionProto, reg, pc int) (string, bool) {
 	return "", false
 }
 
-// lastWrite returns the last instruction before pc that set reg, as C Lua's symbexec finds it:
-// code that a jump may have skipped does not count. It returns -1 if there is none.
+// lastWrite returns the last instruction before pc that set reg. Like C Lua's symbexec, it ignores code that a jump may skip.
 func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 	last := -1
 	for i := 0; i < pc; i++ {

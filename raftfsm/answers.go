@@ -35,22 +35,17 @@ type Answer struct {
 	Replies []byte // the replies, as the proposer has encoded them
 }
 
-// OriginLifetime is how long, in ms on the lease clock, the replies to an origin are kept after the
-// last answer to it. No running node waits that long for a reply.
+// OriginLifetime, in ms on the lease clock, is how long the replies to an idle origin are kept. No running node waits that long.
 const OriginLifetime = 10 * 60 * 1000
 
-// originMemory is how long the table remembers an origin after the last answer to it, in ms on the lease
-// clock. Until then each node knows up to which number the origin's replies were dropped.
+// originMemory, in ms on the lease clock, is how long nodes remember up to which number an idle origin's replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
-// MaxOrigin limits the memory, in bytes, of the answers to one origin. If the answers take more, the leader's next
-// entry with an answer to this origin makes all nodes drop the oldest ones, until the rest takes at most half of
-// MaxOrigin (Due). An origin reports only the lowest number that it still waits for. So without this limit, one request
-// that waits for long would keep the answers to all later requests.
+// MaxOrigin limits the bytes of memory for the answers to one origin. Otherwise, one request that waits for long would keep all later
+// answers.
 const MaxOrigin = 8 << 20
 
-// MaxAnswers is how many bytes of memory all answers may take. If they take more, the answers to the origin that has been idle for
-// longest are dropped. There may be many origins, because each start of a node makes a new one.
+// MaxAnswers is how many bytes of memory all answers may take. Beyond that, the answers to the longest idle origin are dropped.
 const MaxAnswers = 4 * MaxOrigin
 
 // answerTakes is roughly how many bytes of memory an answer takes besides its replies.
@@ -72,8 +67,7 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// An ID is encoded as its distance from the field low of its group, so this field must not exceed any ID in the group. The Low of a
-	// later request may exceed the ID of an earlier one, for which the origin no longer waits. So lower the field to the smallest ID.
+	// An ID is encoded as its distance from the field low of its group, so the field must not exceed any ID.
 	for _, a := range list {
 		g := &groups[index(a)]
 		g.low = min(g.low, a.ID)
@@ -93,9 +87,7 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 	return buf
 }
 
-// answerGroup is a group of answers to one origin that are encoded with one number, the field low. Due may have raised the Low of an
-// answer above its ID. Such answers (late) are in a group of their own. If they were in the group of the other answers, they would
-// lower its number, which must not exceed any ID in the group.
+// answerGroup is a group of answers to one origin with one field low. Answers whose Low exceeds their ID (late) would lower the field.
 type answerGroup struct {
 	origin uint64
 	late   bool
@@ -130,8 +122,7 @@ func readAnswers(b []byte) ([]Answer, error) {
 	return list, nil
 }
 
-// Answers is the table of the replies that origins may still ask for. It is part of the state, so
-// it is the same on all nodes.
+// Answers is the table of the replies that origins may still ask for. It is part of the replicated state.
 type Answers struct {
 	origins map[uint64]*origin
 	count   int // number of all answers
@@ -173,8 +164,7 @@ func (t *Answers) drop(o *origin, id uint64) {
 	}
 }
 
-// tooMany sets due if the answers take more than MaxOrigin and due is not set yet. It chooses the lowest number from which on
-// the answers take at most half of MaxOrigin. If even the last answer alone takes more, it chooses the number of that answer.
+// tooMany sets due if the answers take more than MaxOrigin. From due on, the answers take at most half of MaxOrigin, or are only one.
 func (o *origin) tooMany() {
 	if o.takes() <= MaxOrigin || o.due > o.low {
 		return
@@ -188,10 +178,7 @@ func (o *origin) tooMany() {
 	}
 }
 
-// Due returns a number below which the answers to an origin have to be dropped, because together the answers to this origin take more
-// than MaxOrigin bytes. If they take less, Due returns 0, or a number below which the answers were dropped already. The leader logs
-// the number as the Low of a later answer. From then on, Forgotten is true of each request with a smaller number, even of one that
-// has not been executed yet.
+// Due returns a number below which an origin's answers must be dropped to save memory. The leader logs the number as a later Low.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {
 		return o.due
@@ -210,8 +197,8 @@ func (t *Answers) SizeOf(from uint64) int {
 	return 0
 }
 
-// Lookup returns the replies to a request if the table still has them. A request whose replies the table does not have may have been
-// executed all the same, if it wrote nothing or if Forgotten is true of it.
+// Lookup returns the replies to a request. A request without replies may still have been executed, if it wrote nothing or Forgotten is
+// true.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	if o := t.origins[from]; o != nil {
 		replies, executed = o.replies[id]
@@ -219,8 +206,8 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add adds the answers of an entry. It drops the replies that no origin waits for, the replies that are too old, and those that take
-// too much memory. The parameters before and lease are the lease stamps of the state before the entry and after it.
+// add adds the answers of an entry and drops outdated ones. The arguments before and lease are the lease stamps before and after the
+// entry.
 func (t *Answers) add(list []Answer, before, lease int64) {
 	if before/sweepEvery != lease/sweepEvery {
 		t.sweep(lease)
@@ -252,8 +239,7 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 	}
 }
 
-// sweepEvery is the interval, in ms on the lease clock, at which add calls sweep. The lease clock is read from the entries, so every
-// node sweeps at the same entry.
+// sweepEvery is the interval between sweeps, in ms on the lease clock, so that every node sweeps at the same entry.
 const sweepEvery = 1000
 
 // sweep drops the replies to origins idle for longer than OriginLifetime, and the origins idle for longer than originMemory.
@@ -289,10 +275,6 @@ func (t *Answers) forgetAll(o *origin) {
 }
 
 // Forgotten reports whether the state may have dropped the replies to a request. Then nobody knows whether the request was executed.
-// It is true in three cases:
-//   - The origin sends the request again too late (OriginLifetime), for example after a suspension of its machine.
-//   - The request waits while later answers to its origin take too much memory (Due).
-//   - The origin was idle for longest when all answers took too much memory (MaxAnswers).
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low
@@ -351,9 +333,7 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// read decodes what append has encoded, and replaces the contents of t by it. lease is the lease stamp of the state. The origins, and
-// the requests of each origin, must be in ascending order, so that none comes twice. If a request came twice, read would count both
-// replies but keep only one.
+// read replaces t by what append has encoded. Origins and requests must be in ascending order, so that none comes twice.
 func (t *Answers) read(r *codec.Stream, lease int64) {
 	t.origins, t.count, t.size = map[uint64]*origin{}, 0, 0
 	last := uint64(0)

@@ -81,9 +81,7 @@ func TestAnswers(t *testing.T) {
 	f.expectAnswers(t, 9, map[uint64]string{10: large})
 }
 
-// TestAnswersOfOneOriginAreBounded: an origin waits for one request for long, and so reports a low number. All the same, the
-// answers to later requests are not all kept. The leader makes all nodes drop the oldest ones. A request with a lower number than the
-// kept answers counts as forgotten, whether it was executed or not.
+// TestAnswersOfOneOriginAreBounded: the answers to an origin take bounded memory even if one of its requests waits for long.
 func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 	f := New(nil)
 	const waits, each = 1, 100
@@ -145,8 +143,7 @@ func TestAnswersKeepNoOthersInMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// TestAnswersOfManyOriginsAreBounded: each start of a node is a new origin, and an origin whose process has ended never reports
-// that it no longer waits. All the same, the answers to all origins take bounded memory.
+// TestAnswersOfManyOriginsAreBounded: the answers to all origins take bounded memory, although each start of a node is a new origin.
 func TestAnswersOfManyOriginsAreBounded(t *testing.T) {
 	f := New(nil)
 	reply, most := bytes.Repeat([]byte("x"), 500), 0
@@ -218,8 +215,7 @@ func TestAnswersInSnapshots(t *testing.T) {
 	}
 }
 
-// TestDamagedAnswers: damaged bytes, cut off or changed, never make the decoder panic. A count of more answers than the bytes can hold
-// does not make it allocate memory for them.
+// TestDamagedAnswers: damaged bytes never make the decoder panic, or allocate memory for more answers than the bytes can hold.
 func TestDamagedAnswers(t *testing.T) {
 	good := AppendAnswers(nil, sampleAnswers())
 	for n := 1; n < len(good); n++ {
@@ -287,9 +283,7 @@ func TestAnswerToTheLargestNumber(t *testing.T) {
 	}
 }
 
-// TestImpossibleAnswers: a snapshot made by hand is refused if an origin or a request is in it twice, or if it has an origin or a
-// request that no node would keep. The second of two equal requests would replace the replies to the first. The replaced replies
-// would be counted for ever, and the node would look for them in vain when it has to drop replies.
+// TestImpossibleAnswers: a snapshot is refused if it has an origin or a request twice, or one that no node would keep.
 func TestImpossibleAnswers(t *testing.T) {
 	type request struct{ origin, low, last, id uint64 }
 	for _, c := range []struct {

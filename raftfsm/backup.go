@@ -37,23 +37,21 @@ type BackupHead struct {
 // ErrNotBackup is the error for a file that is no backup, or a damaged or incomplete one.
 var ErrNotBackup = errors.New("not a whole lockstep backup")
 
-// ErrImpossible is the error for a backup that has the right hash, but numbers that no cluster can reach. With them a node would not
-// start, or its counters would overflow.
+// ErrImpossible is the error for a backup that has the right hash, but numbers that no cluster can reach.
 var ErrImpossible = errors.New("no node has written this backup")
 
 const (
-	// maxIndex is the highest log index and the highest number of write sets that a backup may have. No cluster comes near it.
-	// A cluster that is restored at this index can still go on, because peers refuse an index only above 1 << 62 (package roster).
+	// maxIndex is the highest log index, and number of write sets, that a backup may have. Peers accept up to twice that (package
+	// roster).
 	maxIndex = 1 << 61
-	// maxLease is the highest lease clock that a backup may have, in ms (some 285,000 years). Deadlines are the lease clock plus a
-	// duration, and must not overflow.
+	// maxLease, in ms, is the highest lease clock that a backup may have. The lease clock plus a duration must not overflow.
 	maxLease = 1 << 53
 	// maxWall is the latest Unix time, in µs, that a backup may have: the end of the year 9999.
 	maxWall = 253_402_300_799_999_999
 )
 
-// check returns an ErrImpossible if no cluster can reach one of the numbers of a backup. The error says which number that is.
-// wall is the time of day of the last entry in the snapshot.
+// check returns an ErrImpossible if no cluster can reach one of the backup's numbers. wall is the time of day of the snapshot's last
+// entry.
 func (f *BackupFacts) check(wall int64) error {
 	for _, n := range []struct {
 		what        string
@@ -117,16 +115,12 @@ type BackupFacts struct {
 	Keys     int    // number of keys in all databases
 }
 
-// ReadBackup reads a whole backup, copies the backup's snapshot to w, and returns the facts about the backup. The copy
-// is good only if the error is nil.
+// ReadBackup copies the snapshot of a backup to w. The copy is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	return readBackup(in, w, true, (*state).build)
 }
 
-// CheckBackup reads a backup while it arrives, and returns the facts about it. The sender may be a stranger who never stops sending,
-// so CheckBackup stops at the first error and keeps nothing of the state. It sees whether the backup is whole, but not whether the
-// records contradict one another. ReadBackup, in contrast, reads on to the hash at the end after an error, because a wrong hash
-// explains any other error.
+// CheckBackup reads a backup that a stranger may send without end: it stops at the first error, and keeps nothing of the state.
 func CheckBackup(in io.Reader) (facts BackupFacts, err error) {
 	return readBackup(in, io.Discard, false, (*state).skim)
 }

@@ -48,8 +48,7 @@ func TestGoldenBackup(t *testing.T) {
 	}
 }
 
-// If a backup has a higher version and the right hash, a newer program has written it, and the error says so. If the hash is wrong, the
-// error calls the backup damaged.
+// For a newer backup with the right hash, the error says to upgrade. With a wrong hash, the backup counts as damaged.
 func TestNewerBackupSaysUpgrade(t *testing.T) {
 	var out bytes.Buffer
 	if err := New(nil).Snapshot().WriteBackup(&out, BackupHead{Node: "n1"}); err != nil {
@@ -68,8 +67,7 @@ func TestNewerBackupSaysUpgrade(t *testing.T) {
 	}
 }
 
-// A backup with the right hash is refused if its numbers are higher than any cluster can reach, because a restored node goes on
-// counting from these numbers.
+// A backup with numbers that no cluster can reach is refused, because a restored node goes on counting from them.
 func TestImpossibleBackupsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		fault  string // "" if there is none
@@ -119,8 +117,7 @@ func TestRecordsBeyondTheState(t *testing.T) {
 	}
 }
 
-// TestCheckBackupKeepsNothing: a stranger sends a valid backup of a list, a hash or answers with millions of small elements.
-// CheckBackup takes no memory for the elements; the state would take 45 times the size of the backup.
+// TestCheckBackupKeepsNothing: CheckBackup takes no memory for the millions of small elements of a valid backup.
 func TestCheckBackupKeepsNothing(t *testing.T) {
 	const elements = 4 << 20
 	for name, contents := range map[string]io.Reader{
@@ -172,8 +169,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReadBackup: whatever is between the magic and the hash of a backup, ReadBackup reads all of it or returns ErrNotBackup.
-// If it reads all, the state can be written again.
+// FuzzReadBackup: ReadBackup never panics. CheckBackup accepts what ReadBackup accepts, and the state can be restored and written
+// again.
 func FuzzReadBackup(f *testing.F) {
 	m := New(nil)
 	apply(f, m, 1, propose(m, 1000, sampleWrites))

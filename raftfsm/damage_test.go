@@ -155,8 +155,7 @@ func TestEncodeReportsWriteErrors(t *testing.T) {
 	}
 }
 
-// If the checksum of an entry is right, but the writes make no sense, the FSM stops:
-// it applies no later entry, and Failed returns the error.
+// An entry that cannot be applied stops the FSM: it applies no later entry, and Failed returns the error.
 func TestBadWritesStopTheFSM(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"not an entry":      []byte("x"),

@@ -56,13 +56,10 @@ func New(sink store.Sink) *FSM {
 // entry is applied.
 func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
-// Introduce makes the state machine pass the ACL users to the argument accounts, after every change of the users and after the restore
-// of a snapshot. Introduce must be called before the first entry is applied.
+// Introduce sets who is told of the ACL users after every change and restore. It must be called before the first entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
-// Brake sets a function that is called before an evaluation or Apply copies much data for a change. store.Store.Brake describes
-// its argument. The function is called with the FSM's lock held, so it may wait for memory, but not for a goroutine that waits
-// for the state machine.
+// Brake sets the function that store.Store.Brake describes. The function runs under the FSM's lock, so it must not wait for the FSM.
 func (f *FSM) Brake(brake func(bytes int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,16 +67,15 @@ func (f *FSM) Brake(brake func(bytes int)) {
 	f.store.Brake(brake)
 }
 
-// Replay tells the state machine that the entries up to a log index are older than this process. Their
-// messages are not published, because no client was subscribed to this process when they were sent.
+// Replay tells the state machine which entries are older than this process. Their messages are not published, because this process had
+// no subscribers then.
 func (f *FSM) Replay(index uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.old = index
 }
 
-// Cut tells the state machine that the log was cut off after the entry at index last. Entries after that index are then
-// newer than this process (Replay).
+// Cut tells the state machine that the log ends at index last, so that later entries are newer than this process.
 func (f *FSM) Cut(last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,8 +150,7 @@ func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// tellAccounts passes the users to f.accounts if write set seq changed them. It also does so for the entries from before the start of
-// the process, unlike messages, which are not published again.
+// tellAccounts passes on the users if write set seq changed them, even in an entry from before the start.
 func (f *FSM) tellAccounts(seq uint64) {
 	if f.accounts != nil && f.store.AccountsVersion() == seq {
 		f.accounts.AccountsChanged(f.store.Accounts())
@@ -177,8 +172,7 @@ func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
 	fn(f.store, f.seq, &f.done)
 }
 
-// Index returns the log index of the last entry that the state covers, accepted or not: this FSM has applied the entry, or has
-// restored a snapshot that covers it. Index returns 0 before the first entry or snapshot.
+// Index returns the log index of the last entry that the state covers, accepted or not; 0 before the first.
 func (f *FSM) Index() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,9 +186,7 @@ func (f *FSM) Position() (seq uint64, lease int64) {
 	return f.seq, f.lease
 }
 
-// Progress returns the sequence number of the state, and jumps, the number of times that a snapshot has
-// replaced the state. When jumps has grown, a goroutine that follows the entries may have missed some,
-// because the entries that a snapshot covers are not applied one by one.
+// Progress returns the sequence number of the state, and jumps, how often a snapshot has replaced the state. A jump may skip entries.
 func (f *FSM) Progress() (seq, jumps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

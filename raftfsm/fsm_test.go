@@ -126,8 +126,7 @@ func TestLeaseNeverRunsBack(t *testing.T) {
 	}
 }
 
-// Several nodes apply one log. They take snapshots, and are restored, at different places of the log. At the same place of the log,
-// their states always have the same bytes. The log also has refused entries.
+// Nodes that apply one log have the same bytes of state at the same entry, wherever they took snapshots or were restored.
 func TestSchedulesDoNotMatter(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { testSchedules(t, seed) })
@@ -177,8 +176,7 @@ func sameHash(t *testing.T, leader *FSM, nodes []*FSM) {
 	}
 }
 
-// A snapshot is the state at one instant. What is applied while the snapshot is written is not in it. The writer of a snapshot
-// has no data race with the state machine (run with -race).
+// A snapshot does not change while entries are applied, and its writer has no data race (run with -race).
 func TestSnapshotIsFrozen(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	f := New(nil)

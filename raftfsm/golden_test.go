@@ -18,8 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares bytes with a file that holds them in the form of hexdump -C.
-// A difference means that old logs and snapshots cannot be read any more.
+// golden compares bytes with a file in the form of hexdump -C. A difference means that old logs and snapshots cannot be read any more.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -71,8 +70,7 @@ func TestGoldenEntry(t *testing.T) {
 	}))
 }
 
-// sampleWrites uses every primitive write except the expiry of a key. If a script is cached, sampleWrites also makes the write that
-// removes a script from the cache.
+// sampleWrites uses every primitive write except the expiry of a key. Only if a script is cached, the removal of one is among them.
 func sampleWrites(t *store.Txn) {
 	t.SetString(0, []byte("lock:a"), "owner-1", 31_000)
 	t.SetString(3, []byte("plain"), "text", 0)
@@ -133,8 +131,7 @@ func TestSnapshotVersion3(t *testing.T) {
 	}
 }
 
-// TestFormsInAnOlderSnapshot: lockstep 0.1.0 stores a parameter of the compact forms in a snapshot, but does not follow it. The
-// parameter from such a snapshot has no effect here either.
+// TestFormsInAnOlderSnapshot: the parameter of the compact forms that lockstep 0.1.0 stores in a snapshot has no effect.
 func TestFormsInAnOlderSnapshot(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, propose(f, 1000, func(t *store.Txn) { t.SetConfig(store.ParamScoreEntries, "7") }))

@@ -18,8 +18,7 @@ func (m *messages) Publish(kind store.PublishKind, channel, message string) {
 	*m = append(*m, fmt.Sprint(kind, " ", channel, " ", message))
 }
 
-// propose evaluates fn on the committed state of f. The argument lease is the time of the evaluation on the lease clock, in ms. propose
-// returns the entry that a leader would propose.
+// propose returns the entry that a leader would propose for fn at the time lease, in ms on the lease clock.
 func propose(f *FSM, lease int64, fn func(t *store.Txn)) []byte {
 	var data []byte
 	f.View(func(s *store.Store, seq uint64) {
@@ -116,7 +115,7 @@ func randomOp(r *rand.Rand, t *store.Txn, lease int64) {
 	case op == 12 && r.IntN(10) == 0:
 		t.Swap(db, r.IntN(3))
 	case e == nil || e.Type() == store.TypeHash:
-		// A value of more than 64 bytes gives the hash its large form. Half of the calls set many fields, so that such a value is likely.
+		// A value of more than 64 bytes gives the hash its large form; many fields make such a value likely.
 		for range 1 + r.IntN(2)*r.IntN(80) {
 			t.HashSet(db, key, fmt.Sprint("f", r.IntN(300)), strings.Repeat("x", r.IntN(70)))
 		}

@@ -18,8 +18,8 @@ func (s *seen) TouchAll()                  { s.list = append(s.list, "touched al
 func (s *seen) Applied(writes []byte)      { store.EachTouched(writes, s) }
 func (s *seen) Missed()                    { s.list = append(s.list, "replaced") }
 
-// TestKeySinkSeesWhatTakesEffect: a KeySink gets the writes of accepted entries, and none of refused entries. When a snapshot is
-// restored, the KeySink learns only that the state was replaced.
+// TestKeySinkSeesWhatTakesEffect: a KeySink gets the writes of accepted entries only. Of a restore, it learns only that the state was
+// replaced.
 func TestKeySinkSeesWhatTakesEffect(t *testing.T) {
 	sink := &seen{}
 	f := New(nil)

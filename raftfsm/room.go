@@ -7,8 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// room holds values of the state that goroutines read without the FSM's lock. The lock is held for as
-// long as a script runs, and clients must not wait for that.
+// room holds values of the state that goroutines read without the FSM's lock, because the lock is held while a script runs.
 type room struct {
 	limits store.Limits // set by Limit
 	full   atomic.Bool  // true if the data has reached maxmemory

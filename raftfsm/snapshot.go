@@ -33,8 +33,7 @@ const (
 	snapshotOlder   = 2 // the format version that lockstep 0.1.0 writes
 )
 
-// Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers and the list of users, which are small. A
-// Snapshot may be encoded while the FSM applies further entries.
+// Snapshot is the state at one instant. It is cheap to take, and may be encoded while the FSM applies further entries.
 type Snapshot struct {
 	store *store.Snapshot
 	seq   uint64
@@ -122,9 +121,7 @@ type state struct {
 	keys  int // number of keys in all databases
 }
 
-// readSnapshot reads a snapshot. The function contents reads what follows the numbers at the head. If the checksum at the end is
-// wrong, readSnapshot returns an error. The argument ends is true if the input has an end. If it is false, readSnapshot does not read
-// a snapshot of a newer version to its checksum, but returns ErrNewer at once.
+// readSnapshot reads a snapshot; contents reads what follows the numbers at the head. ends is false if the input may never end.
 func readSnapshot(in io.Reader, ends bool, contents func(s *state, r *codec.Stream, version byte) error) (*state, error) {
 	body := newSealed(in, crc32.New(castagnoli))
 	r := codec.NewStream(body)
@@ -188,8 +185,7 @@ func (s *state) skim(r *codec.Stream, version byte) (err error) {
 	return nil
 }
 
-// check returns an error if a record is from a later write set than the state. The state's next write sets would seem older
-// than that record: EXEC would see a change of the key for ever, and no change of the users would count.
+// check returns an error if a record is from a later write set than the state, because the next write sets would seem older.
 func (s *state) check() error {
 	if newest := s.store.Newest(); newest > s.seq {
 		return fmt.Errorf("%w: a snapshot of %d write sets with a record of write set %d", ErrCorrupt, s.seq, newest)

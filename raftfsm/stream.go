@@ -29,9 +29,7 @@ func (versionError) Is(target error) bool { return target == ErrNewer || target 
 // sumSize is the length, in bytes, of the checksum at the end of a snapshot.
 const sumSize = 4
 
-// sealed reads a snapshot or a backup up to the checksum at its end, and computes the checksum of the bytes that it
-// returns. It buffers only a small part of the input. Memory may not have room for both the whole
-// snapshot and the state that is built from it.
+// sealed reads a snapshot or a backup up to the checksum at its end, and sums what it returns. It buffers only a small part.
 type sealed struct {
 	in   io.Reader
 	sum  hash.Hash

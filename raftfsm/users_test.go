@@ -24,8 +24,7 @@ func (w *watcher) AccountsChanged(a store.Accounts) {
 
 var _ store.AccountSink = (*watcher)(nil)
 
-// TestSinkIsToldOfUsers: the sink is told of the users after every change of them, also while old entries are replayed, and
-// after the restore of a snapshot. It is told at no other time.
+// TestSinkIsToldOfUsers: the sink is told of the users exactly after every change of them, replayed or not, and after a restore.
 func TestSinkIsToldOfUsers(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	user := func(name string) func(*store.Txn) {

@@ -8,9 +8,7 @@ const (
 	noHLL     = "HyperLogLogs are not part of a lock server"
 )
 
-// absent lists commands of Redis that are not in the command table. A client that sends one gets the usual
-// error for an unknown command, with the reason at its end (WhyAbsent). A pattern that ends in '*' matches
-// every name with that prefix.
+// absent lists commands of Redis that lockstep does not have, and why. A '*' matches any end of a name.
 var absent = []struct{ pattern, why string }{
 	{"geo*", noGeo}, {"pf*", noHLL},
 	{"xack", noStreams}, {"xadd", noStreams}, {"xautoclaim", noStreams}, {"xclaim", noStreams}, {"xdel", noStreams},
@@ -19,8 +17,7 @@ var absent = []struct{ pattern, why string }{
 	{"restore-asking", "nothing migrates slots: RESTORE does the same"},
 }
 
-// WhyAbsent looks a command name up in the list absent. It returns why the server does not have the command, or "" if no
-// pattern of the list matches the name.
+// WhyAbsent returns why the server does not have a command of Redis, or "" if the list absent does not say.
 func WhyAbsent(name string) string {
 	name = strings.ToLower(name)
 	for _, a := range absent {

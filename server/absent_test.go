@@ -2,8 +2,7 @@ package server
 
 import "testing"
 
-// TestAbsentCommands: if a client or a script calls a command of Redis that lockstep does not have, it gets Redis's
-// error for an unknown command. The end of the error says why lockstep does not have the command.
+// TestAbsentCommands: the error for a command of Redis that lockstep does not have says why.
 func TestAbsentCommands(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("XADD s * a b", "-ERR unknown command 'XADD', with args beginning with: 's' '*' 'a' 'b' ("+noStreams+")\r\n")

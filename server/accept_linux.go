@@ -11,9 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// serveLoops does the work of ServeAs with event loops: it accepts the clients of a listener and gives them to the
-// loops, until the listener is closed. If the listener is not a TCP listener, or the configuration turns event loops
-// off, serveLoops does nothing and returns served = false.
+// serveLoops does the work of ServeAs with event loops. served is false if the listener or the configuration rules them out.
 func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {
@@ -42,8 +40,7 @@ func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served b
 	return true, nil
 }
 
-// acceptInto accepts connections and gives them to the loops in turn, until the listener is closed. It then waits until
-// the server may cut its connections (Server.drained is closed), and returns.
+// acceptInto gives the clients of a listener to the loops in turn. It returns when Server.drained is closed.
 func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
 	var wait yielding
 	for i := 0; ; i++ {
@@ -74,9 +71,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 	}
 }
 
-// adoptLater begins the TLS handshake with a client, and does not wait for it. Another goroutine does the handshake and, if
-// it succeeds, calls adopt. During the handshake, the client counts as one that has not authenticated, so the operating
-// system keeps little of its input.
+// adoptLater calls adopt after the TLS handshake. Until then, the operating system keeps little of the client's input.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.warnOfNoLimit(limitInput(conn, srv.inputOf(false)))
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
@@ -86,8 +81,7 @@ func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	})
 }
 
-// adopt makes a session for a connection and hands the connection to loop l. If the server refuses the client
-// (Server.enter), adopt closes the connection. The argument w is the TLS connection; nil without TLS.
+// adopt hands a connection to loop l, or closes it if Server.enter refuses the client. w is nil without TLS.
 func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	srv.prepare(conn)
 	c := &loopConn{loop: l}

@@ -2,8 +2,7 @@ package server
 
 import "testing"
 
-// If a connection ends after it has joined its loop, the loop is told once. If a connection ends before it has joined
-// the loop, for example because the server refuses the client, the loop is not told.
+// A loop is told once of the end of a connection that has joined it, and of no other.
 func TestLoopHearsOnlyOfItsConnections(t *testing.T) {
 	for _, joins := range []bool{false, true} {
 		told := 0

@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// accounts holds the users as this node knows them from the log. Each session points to the account of its
-// user, so new rules apply to the session at once.
+// accounts holds the users as this node knows them from the log. Sessions point to accounts, so new rules apply at once.
 //
 // Lock order: the state machine's lock, then accounts.mu, then Server.mu, Hub.mu and session.mu.
 type accounts struct {
@@ -58,8 +57,7 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 // UsersVersion returns the version of the users that this node has applied.
 func (h *Hub) UsersVersion() uint64 { return h.accounts.version.Load() }
 
-// bind gives the accounts their server. The accounts need the server's command table to read the rules of users. They
-// need its sessions to close those whose users have lost rights.
+// bind gives the accounts their server, whose command table and sessions they need.
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,8 +65,7 @@ func (a *accounts) bind(srv *Server) {
 	a.update()
 }
 
-// ACL returns what this node's configuration adds to the users in the replicated state. The parameter password is the
-// node's requirepass, and the parameter users has the users of the node's ACL file.
+// ACL returns what this node's configuration adds to the users in the log: its requirepass and the users of its ACL file.
 func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
 	env := store.ACLEnv{PasswordHash: passwordHash(password)}
 	for _, u := range users {
