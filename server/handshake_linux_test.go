@@ -14,8 +14,7 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// TestHandshakeAtItsLimit: a handshake succeeds just when its time is over. The connection then belongs to a session, so the
-// late end of the time limit must not touch it.
+// TestHandshakeAtItsLimit: the late end of the time limit does not touch a connection whose handshake has succeeded.
 func TestHandshakeAtItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, client := testCertificates(t)

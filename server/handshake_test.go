@@ -94,9 +94,8 @@ func answers(addr string, c *tls.Config) (string, error) {
 	return string(got), err
 }
 
-// TestStrangersOverTLS: a client without a certificate, with one of another authority or with an expired one gets no
-// reply and no session. The same goes for a client that speaks an old version of TLS, speaks no TLS, or sends nonsense.
-// All these clients together cause one line in the log.
+// TestStrangersOverTLS: a client without a valid certificate or a current TLS gets no reply and no session. All these clients together
+// cause one log line.
 func TestStrangersOverTLS(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, files, good := secretServer(t, loops)
@@ -243,8 +242,8 @@ func serial(t *testing.T, ts *testServer, c *tls.Config) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// TestCertificatesAreReadAgain: the server uses a new certificate once its files are there. The server notices the new files
-// by itself, by Reload or by CONFIG SET. Open connections stay. Unusable files change nothing, and the server logs them.
+// TestCertificatesAreReadAgain: the server takes new certificate files into use without a restart. Open connections stay, and unusable
+// files change nothing.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	ts, log, files, good := secretServer(t, 1)
 	a := authorityOf(t, files, ts)
@@ -314,8 +313,7 @@ func TestTLSFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := TLSFiles{CertFile: files.Cert, KeyFile: files.Key, CACertFile: files.CA}
-	// half copies a file of certificates and appends half of the file again, so the last certificate is cut short. The copy
-	// has a directory of its own.
+	// half returns a copy of a file of certificates whose last certificate is cut short.
 	half := func(path string) string {
 		b, err := os.ReadFile(path)
 		if err != nil {

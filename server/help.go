@@ -7,15 +7,13 @@ import (
 	"lockstep/store"
 )
 
-// helpTexts are recorded HELP replies of redis-server 7.0.15. Before each is a line "= NAME", where NAME is the container: a
-// command that has subcommands. This server changes nothing in the replies, because tools compare them with those of Redis.
-// So they list even subcommands that this server refuses.
+// helpTexts are the HELP replies of redis-server 7.0.15, unchanged because tools compare them with Redis's. A line "= NAME" precedes the
+// reply of each command.
 //
 //go:embed help.txt
 var helpTexts string
 
-// help returns the reply to the HELP of a container. If there is no recorded reply for the container, help builds one from
-// the container's entry in the command table.
+// help returns the recorded HELP reply of a container, or else builds one from the command table.
 func help(container *store.Command) store.Reply {
 	if _, text, ok := strings.Cut(helpTexts, "= "+container.Name+"\n"); ok {
 		text, _, _ = strings.Cut(text, "\n= ")

@@ -11,9 +11,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Hub delivers published messages to the subscribers of this node. The messages are in log entries, and each node publishes
-// them into its hub when it applies the entries. So the subscribers of all nodes get the same messages, in the order of the
-// log. The exception is a node that has not applied some entries itself, for example because it got a snapshot (Missed).
+// Hub delivers published messages to this node's subscribers. Nodes publish the messages of the log entries that they apply, so all
+// deliver them in the same order (exception: Missed).
 type Hub struct {
 	mu       sync.RWMutex
 	channels table[*subscribers]
@@ -102,19 +101,17 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	})
 }
 
-// Every node matches a message with all patterns before it applies the next log entry, so no client may make the matching
-// slow. When the patterns have taken matchSteps steps for one message (some milliseconds), the hub cuts off the client with
-// the most patterns. It does so at most matchCuts times for one message. The hub also cuts off the clients of any single
-// pattern that takes more than matchSteps steps. After matchCuts cuts for the message, fewSteps takes the place of
-// matchSteps for single patterns.
+// A node matches a message with all patterns before it applies the next log entry, so slow patterns must cost little. After matchSteps
+// steps for a message, the hub cuts off the client with the most patterns, at most matchCuts times. A single pattern may take matchSteps
+// steps, or fewSteps after matchCuts cuts, before its clients are cut off.
 const (
 	matchSteps = 1 << 20
 	matchCuts  = 3
 	fewSteps   = 256
 )
 
-// matches calls the function do for each pattern that matches a channel. It leaves out patterns that take too many steps, and may
-// leave out those of clients that have been cut off. The caller holds mu for reading.
+// matches calls do for each pattern that matches the channel. It may leave out slow patterns, and patterns of clients cut off. The caller
+// holds mu for reading.
 func (h *Hub) matches(channel string, do func(pattern string, subs map[*session]struct{})) {
 	if h.patterns.len() > manyPatterns {
 		clock := h.clock()
@@ -149,8 +146,7 @@ func (h *Hub) matches(channel string, do func(pattern string, subs map[*session]
 	}
 }
 
-// manyPatterns is the number of patterns above which the hub measures the time of matching. matchTime is how much of a second the
-// hub may spend on matching before it cuts off the clients with the most patterns.
+// Above manyPatterns patterns, the hub measures the time of matching. Beyond matchTime in a second, it cuts off clients.
 const (
 	manyPatterns = 256
 	matchTime    = 500 * time.Millisecond
@@ -164,8 +160,7 @@ type matching struct {
 	took  time.Duration
 }
 
-// clock returns the clock of a session with a pattern, because the hub has no clock of its own. It returns nil if there are
-// no patterns. The caller holds mu for reading.
+// clock returns the clock of any session that has a pattern, or nil without one. The caller holds mu for reading.
 func (h *Hub) clock() func() time.Time {
 	for _, subs := range h.patterns.all() {
 		for s := range subs.m {
@@ -175,8 +170,8 @@ func (h *Hub) clock() func() time.Time {
 	return nil
 }
 
-// matched adds the time that matching one message took. If the sum for this second reaches matchTime, matched cuts off the clients
-// with the most patterns: as many clients as together have half of all patterns. The caller holds Hub.mu for reading.
+// matched adds the time of matching one message. Beyond matchTime in a second, it cuts off the clients with most patterns. The caller
+// holds Hub.mu for reading.
 func (h *Hub) matched(began, now time.Time) {
 	m := &h.matching
 	m.mu.Lock()
@@ -206,19 +201,16 @@ func (subs *subscribers) over() bool {
 	return true
 }
 
-// cutOffMostPatterns cuts off the client with the most patterns. It does nothing if clients that were cut off earlier
-// still have patterns, because those patterns may have taken the time. But if the argument leftOut is true, the present
-// matching has skipped those patterns, so cutOffMostPatterns cuts off the client all the same. The caller holds mu for
-// reading.
+// cutOffMostPatterns cuts off the client with the most patterns, but not while patterns of clients cut off earlier may still slow the
+// matching (leftOut: they do not). The caller holds mu for reading.
 func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	if sessions, others := h.byPatterns(); len(sessions) > 0 && (leftOut || !others) {
 		h.cutOff(sessions[0])
 	}
 }
 
-// byPatterns returns the sessions that have patterns and have not been cut off, the one with the most patterns first.
-// The result others reports whether sessions that have been cut off still have patterns. The caller holds mu for
-// reading.
+// byPatterns returns the sessions with patterns, most patterns first, and whether others with patterns have been cut off. The caller holds
+// mu for reading.
 func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	seen := map[*session]struct{}{}
 	for _, subs := range h.patterns.all() {
@@ -238,8 +230,7 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns. It starts a goroutine that takes mu and ends all their subscriptions.
-// cutOff waits neither for that goroutine nor for the end of the sessions. The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns, and ends their subscriptions in a goroutine. The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
 	go h.drop(sessions)
 	for _, s := range sessions {
@@ -252,10 +243,8 @@ func (h *Hub) cutOff(sessions ...*session) {
 	}
 }
 
-// Missed implements store.KeySink. It is called when some keys have changed, and some messages have been published, without
-// this node's knowledge. So Missed invalidates all keys that clients track. A subscriber could wait for a missed message
-// forever, so Missed also ends the connections of all subscribers, as the death of the node would. A client that has to
-// subscribe again knows that it must look at the keys.
+// Missed implements store.KeySink: this node has missed changes and messages. It disconnects all subscribers, because one could wait for a
+// missed message forever.
 func (h *Hub) Missed() {
 	h.tracker.touchAll()
 	h.mu.RLock()
@@ -269,8 +258,7 @@ func (h *Hub) Missed() {
 	}
 }
 
-// Receivers returns how often this node would deliver a message. As in Redis, a client counts once for its subscription to the
-// channel, and once for each of its patterns that match.
+// Receivers returns how often this node would deliver a message. As in Redis, each matching pattern of a client counts.
 func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -282,13 +270,12 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
-// Listens reports whether this node has subscribers, or clients that track keys (cluster.Config.Listens). The node's Raft code calls
-// it for every answer to the leader, so it must not wait for a lock.
+// Listens reports whether this node has subscribers or tracking clients. It takes no lock, because the Raft code calls it for every answer
+// to the leader.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver puts a message into the output of the subscribers of a name. The arguments words are the elements of the
-// message except the first one (such as "message"); words[0] is the name. deliver encodes the message at most once per
-// protocol version.
+// deliver sends a message to subscribers. The argument words has the elements of the message behind the first one; words[0] is the name of
+// the subscription.
 func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...string) {
 	if len(subs) == 0 {
 		return
@@ -308,8 +295,7 @@ func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...st
 	d.end()
 }
 
-// subscribe adds a subscription, unless the session has it already, and puts the confirmation into the session's output. It does
-// both under one lock, so that no message comes before the confirmation.
+// subscribe adds a subscription and confirms it, both under mu, so that no message comes before the confirmation.
 func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -351,10 +337,8 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions, and sends no confirmations. Each time that it locks mu, it removes up to
-// dropAtOnce names. If it removed all names at once, others would wait long for mu. If it removed one name at a time, drop
-// itself would often have to wait for mu until a message has been matched. Until drop has ended, messages are still matched
-// with the remaining patterns.
+// drop ends all subscriptions of sessions, without confirmations. It takes mu for dropAtOnce names at a time, so that nobody waits for
+// long.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)
@@ -390,16 +374,15 @@ func (h *Hub) confirmNone(s *session, kind subKind) {
 	s.confirm(subWords[kind].unsubscribe, store.Nil, s.subscriptions(kind))
 }
 
-// PUBSUB CHANNELS and PUBSUB SHARDCHANNELS may take nameSteps steps (about a millisecond), and stepsPerName more for each name,
-// to match their pattern. While such a command runs, the other commands of the kind cluster.OwnList wait (session.alone), and a
-// script that has called the command cannot be stopped.
+// nameSteps and stepsPerName (for each name) bound the matching of PUBSUB CHANNELS, because other commands of the kind cluster.OwnList
+// wait for it.
 const (
 	nameSteps    = 1 << 17
 	stepsPerName = 32
 )
 
-// names returns, sorted, the channels or shard channels that have subscribers and match a pattern (nil: all of them).
-// The result ok is false if the matching takes too many steps. Messages and subscriptions do not wait for the matching.
+// names returns, sorted, the channels or shard channels that match a pattern (nil: all). The result ok is false if the matching takes too
+// many steps.
 func (h *Hub) names(kind subKind, pattern *string) (list []string, ok bool) {
 	all := namesOfTable(&h.mu, h.byKind(kind))
 	if pattern == nil {

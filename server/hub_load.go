@@ -10,16 +10,11 @@ import (
 	"lockstep/cluster"
 )
 
-// A node delivers the messages of a log entry while it applies the entry, and applies the next entry afterwards. At the
-// leader, a client that publishes many messages waits for their delivery. At another node nobody waits, so the node may fall
-// ever further behind. Then its other clients hear of released locks too late, and the node cannot lead before it has applied
-// all entries. So if a node spends most of its time on delivering, and falls behind, the hub cuts off the clients that get
-// most messages.
+// At the leader, a client that publishes waits for the delivery of its messages. At another node nobody waits, so deliveries may make the
+// node fall behind the log. Then its clients hear of released locks too late. So such a node cuts off the clients that get most messages.
 
-// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. It cuts clients
-// off if two conditions hold. First, all looks during loadWait have found so much work. Second, the node has still not
-// applied all entries that it knew of at the first of these looks. A shorter wait would hit honest clients: one entry
-// may have many messages, and a node that was suspended has many entries to apply.
+// The hub cuts clients off if all looks during loadWait, one each loadPeriod, find that deliveries took most of the time, and the node has
+// not applied the entries known at the first look.
 const (
 	loadPeriod = 250 * time.Millisecond
 	loadWait   = 2 * time.Second
@@ -87,9 +82,8 @@ func (h *Hub) delivered(d *delivery) {
 	l.since, l.took, l.applied = now, 0, at.Applied
 }
 
-// busy adds a look that found too much work. At the first such look it makes lighten set the counts of messages to 0.
-// When such looks have gone on for loadWait, and the node has not applied all entries that it knew of at the first of
-// them, busy makes lighten cut clients off. The caller holds load.mu.
+// busy adds a look that found too much work. It cuts clients off if entries committed at a look loadWait ago are not applied. The caller
+// holds load.mu.
 func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	l := &h.load
 	begins := len(l.looks) == 0
@@ -103,8 +97,8 @@ func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	}
 }
 
-// lighten reads how many messages each client has got since the last call. If the argument cut is true, it cuts off
-// those that have got most: as many clients as together have got half of all messages.
+// lighten resets the clients' counts of messages. If cut is true, it cuts off the clients that got most, and half of all messages
+// together.
 func (h *Hub) lighten(cut bool) {
 	type listener struct {
 		s *session

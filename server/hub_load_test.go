@@ -27,8 +27,7 @@ func TestWhoGetsMostIsCutOff(t *testing.T) {
 				return nil
 			}
 			much, less, little := listener("much"), listener("less"), listener("little")
-			// period sends the three clients 10, 5 and 1 messages, and ends a period of loadPeriod. The parameter took is how
-			// much of the period the node spends on delivering.
+			// period sends the clients 10, 5 and 1 messages within one loadPeriod, of which delivering takes the time in took.
 			period := func(took time.Duration) {
 				for s, name := range map[*session]string{much: "much", less: "less", little: "little"} {
 					n := map[string]int64{"much": 10, "less": 5, "little": 1}[name]

@@ -11,8 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// TestPatternsThatTakeLong: if many patterns of a client are slow for a message, the hub cuts that client off at the first
-// such message. The other clients get the message. A client with few slow patterns is not cut off.
+// TestPatternsThatTakeLong: the hub cuts off a client with many slow patterns at the first message, but not a client with few.
 func TestPatternsThatTakeLong(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		evil := strings.Repeat("*[ac]", 20) + "*[bd]"
@@ -42,8 +41,7 @@ func TestPatternsThatTakeLong(t *testing.T) {
 	})
 }
 
-// TestMessagesThatTakeLongTogether: if the matching of many messages takes too long in all, the hub cuts off a client
-// with many patterns, although no message alone takes long.
+// TestMessagesThatTakeLongTogether: if matching many messages takes too long in all, the hub cuts off a client with many patterns.
 func TestMessagesThatTakeLongTogether(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		subscribe := func(n int) *client {
@@ -71,8 +69,8 @@ func TestMessagesThatTakeLongTogether(t *testing.T) {
 	})
 }
 
-// TestManyClientsOfPatternsAreCutOffAtOnce: the hub goes through all patterns once to find the clients that have half of
-// them. If it went through them for each client, this test would take minutes.
+// TestManyClientsOfPatternsAreCutOffAtOnce: one pass over all patterns finds the clients to cut off. With a pass for each client, this
+// test would take minutes.
 func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	const clients, each = 5000, 40
@@ -97,8 +95,7 @@ func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	ts.await(func() bool { return ts.hub.size(subPattern) == (clients-cut)*each+each/2 })
 }
 
-// TestMessageThatTakesLongWithManyClients: the hub first cuts off a few clients with the most patterns, and then every client
-// with a pattern that needs more than fewSteps for this message. If each of these patterns could take a million steps, this
+// TestMessageThatTakesLongWithManyClients: slow patterns of many clients do not hold up the hub. With matchSteps for each pattern, this
 // test would take minutes.
 func TestMessageThatTakesLongWithManyClients(t *testing.T) {
 	ts := newTestServer(t, nil)

@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestWaitsAreNoWork: the time in which a command waits for the leader, or for the replicas, is no work of the node. If it
-// counted as work, a client that only waits would make all others give way.
+// TestWaitsAreNoWork: the time in which a command waits for the leader or the replicas is no work of the node.
 func TestWaitsAreNoWork(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })

@@ -10,9 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// lead returns the leader's address for this client (see endpointHere). If no leader is known, the result down is true,
-// and the result at is the address of the last leader. If the last leader was this node, or if no address is known,
-// at.host is "?" and down is true.
+// lead returns the leader's address for this client. Without one, down is true, and at is the last leader's address or has the host "?".
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""
@@ -33,8 +31,7 @@ func (s *session) endpointHere(n *cluster.Sighting) endpoint {
 	return s.endpointOf(n.Plain)
 }
 
-// followers returns the other voters that are up and have an address for this client. It must be called only on the leader: on
-// another node, the leader would be among them.
+// followers returns the other voters that are up and have an address for this client. Only the leader may call it.
 func (s *session) followers() (list []*cluster.Sighting) {
 	t := s.topology()
 	for i := range t.Nodes {
@@ -45,15 +42,12 @@ func (s *session) followers() (list []*cluster.Sighting) {
 	return list
 }
 
-// infoReplication writes the section by which Redisson's replicated mode finds the leader: role must be
-// exactly master or slave. The index of the last applied entry serves as the replication offset.
+// infoReplication writes the section by which Redisson's replicated mode finds the leader: role must be exactly master or slave.
 //
-// connected_slaves is one less than a majority of the voters: at least so many nodes besides the leader have every
-// acknowledged write. If connected_slaves is above zero, Redisson sends WAIT with that number after every write. If the
-// reply differs from the number, Redisson gives a lock up. Such a WAIT replies at once, however many replicas are down.
+// connected_slaves is one less than a majority of the voters. Redisson sends WAIT with this number, and gives a lock up if the reply
+// differs.
 //
-// slave_read_only is 0: every node accepts writes, and StackExchange.Redis sends no writes to a replica
-// that reports 1.
+// slave_read_only is 0, because StackExchange.Redis sends no writes to a replica that reports 1.
 func infoReplication(srv *Server, f *facts) {
 	applied, leads := f.status.Applied, f.status.Role == cluster.Leader
 	copies := srv.backend.Topology().Quorum() - 1
@@ -136,10 +130,8 @@ func doRole(s *session, _ [][]byte) store.Reply {
 	return store.List(store.Str("slave"), store.Str(at.host), store.Int(int64(at.port)), store.Str(state), applied)
 }
 
-// tooFewReplicas reports whether this node must refuse a command that writes. It must if fewer than min-replicas-to-write
-// other voters are up and have been heard from within min-replicas-max-lag. A majority gets every acknowledged write
-// whatever these parameters say. EVAL, EVALSHA and FCALL write, unless the script or function declares no-writes; EXEC
-// writes if a queued command does.
+// tooFewReplicas reports whether min-replicas-to-write and min-replicas-max-lag forbid a command that writes. A majority gets every
+// acknowledged write in any case.
 func (s *session) tooFewReplicas(cmd *store.Command, args [][]byte) bool {
 	writes := cmd.Is(store.Write) || s.srv.pause.scriptWrites(cmd, args)
 	if cmd == s.srv.execCmd && s.multi != nil {

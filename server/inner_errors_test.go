@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// A command may fail because a part of its work fails, for example because a list of keys is too large. The client must
-// get that error. Otherwise a slot would seem empty, and DEBUG DIGEST would return the digest of an empty database.
+// TestInnerErrorsAreTold: if a part of a command's work fails, the client gets the error, not a result that seems empty.
 func TestInnerErrorsAreTold(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

@@ -18,9 +18,8 @@ type subscription struct {
 	push store.Reply
 }
 
-// renew returns the bytes that the client must get for a message that came while the session answered an EXEC. A command of
-// that EXEC may have changed the protocol, or ended the subscription. The result is nil if the client must not get the
-// message any more.
+// renew returns what the client must get, if anything, for a message that came during an EXEC, which may have changed the protocol or the
+// subscriptions.
 func (s *session) renew(m *message) []byte {
 	resp := s.protocol()
 	switch {
@@ -57,9 +56,7 @@ func (t *tracker) renew(s *session, m *message) []byte {
 	return m.notice.frame(s.protocol())
 }
 
-// hears reports whether the session can get messages of CLIENT TRACKING. With RESP3 it always can. RESP2 has only
-// messages of subscriptions. So a session with RESP2 gets only redirected messages, and only while it has a
-// subscription.
+// hears reports whether the session can get tracking messages: with RESP2, only redirected ones while it has a subscription.
 func (s *session) hears(redirected bool) bool {
 	return s.protocol() > 2 || redirected && s.subscriber()
 }

@@ -13,9 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// TestMessagesDuringAnExec: a message that comes while an EXEC is answered follows the replies of the EXEC. If a HELLO
-// of the EXEC has changed the protocol, the message is encoded in the new protocol. If the EXEC has ended the
-// subscription, the client does not get the message.
+// TestMessagesDuringAnExec: a message that comes during an EXEC follows its replies, in the new protocol, and only if the subscription has
+// not ended.
 func TestMessagesDuringAnExec(t *testing.T) {
 	const told, pushed = "message\r\n$2\r\nch\r\n$1\r\nm\r\n", "invalidate\r\n*1\r\n$1\r\nk\r\n"
 	eachPath(t, func(t *testing.T, loops int) {
@@ -81,9 +80,8 @@ func TestRedirectToOneself(t *testing.T) {
 	})
 }
 
-// TestTrackingThatBeginsLate: in a transaction, CLIENT TRACKING ON comes after HELLO, AUTH or CLIENT TRACKING OFF, and
-// reads come after it. This node then runs CLIENT TRACKING ON only after the leader has run the reads. The client would
-// not hear of changes of the keys that it has read, so the server tells it to forget all keys.
+// TestTrackingThatBeginsLate: if the reads of a transaction run before the CLIENT TRACKING ON in front of them, the server tells the
+// client to forget all keys.
 func TestTrackingThatBeginsLate(t *testing.T) {
 	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 	bothPaths(t, func(t *testing.T, ts *testServer) {

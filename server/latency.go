@@ -20,9 +20,8 @@ const spikeSamples = 160
 // spike is the worst latency of an event within one second. The field at is that second in Unix time.
 type spike struct{ at, ms int64 }
 
-// spikes records, for each event, the durations of the commands that took at least latency-monitor-threshold. The event
-// is called "fast-command" for commands with the flag store.Fast, and "command" for the others. Blocking commands are
-// not recorded.
+// spikes records commands that took at least latency-monitor-threshold. The event is "fast-command" for the flag store.Fast, else
+// "command".
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent
@@ -94,8 +93,8 @@ func (l *spikes) reset(names []string) int {
 	return n
 }
 
-// durations counts the calls of a command by their duration. Bucket i has the calls that took at most 1024 << i ns and are
-// too long for bucket i-1. The last bucket also has all longer calls.
+// durations counts the calls of a command. Bucket i has those of at most 1024 << i ns that no lower bucket has. The last bucket has the
+// rest.
 type durations [21]atomic.Int64
 
 func (d *durations) add(took time.Duration) {
@@ -117,8 +116,7 @@ func (d *durations) reset() {
 	}
 }
 
-// bound returns the number, in µs, that Redis's LATENCY HISTOGRAM prints for bucket i. Redis's histogram keeps two
-// significant digits, and prints the longest duration that it does not distinguish from 1024 << i ns.
+// bound returns the number, in µs, that Redis's LATENCY HISTOGRAM prints for bucket i: its histogram keeps two significant digits.
 func bound(i int) int64 {
 	ns := int64(1024) << i
 	return (ns + ns>>7 - 1) / 1000

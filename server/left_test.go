@@ -5,9 +5,7 @@ import (
 	"testing"
 )
 
-// If a client closes its connection, the server does not run the rest of the client's slow pipeline. The session may submit
-// these commands together or, with other commands between them, one by one. If the client stays connected, the server runs
-// all commands.
+// TestClientLeavesASlowPipeline: the server does not run the rest of a slow pipeline whose client has closed the connection.
 func TestClientLeavesASlowPipeline(t *testing.T) {
 	const commands = 40
 	for name, change := range map[string]func(*Config){"goroutines": nil, "loops": withLoops(1)} {

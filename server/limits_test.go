@@ -88,8 +88,7 @@ func TestNormalOutputLimit(t *testing.T) {
 	})
 }
 
-// TestFlood: a client sends without end and never reads. The server bounds the output that waits for it, stops reading from
-// it, and serves another client as usual.
+// TestFlood: the server stops reading from a client that sends without end and never reads, and serves another client as usual.
 func TestFlood(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -129,9 +128,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestHalfOpen: a client has vanished without closing its connection, and output waits for it. The server cuts the
-// client off when this output has exceeded the soft limit for longer than the time of that limit, by the server's
-// clock.
+// TestHalfOpen: the server cuts off a vanished client when waiting output has exceeded the soft limit for that limit's time.
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -196,8 +193,7 @@ func TestLineLimits(t *testing.T) {
 	})
 }
 
-// TestPubSubLimit: the server cuts off a subscriber that does not read: at its hard limit at once, at its soft limit
-// after a while. The publisher and the other subscribers do not notice.
+// TestPubSubLimit: the server cuts off a subscriber that does not read, at its hard limit at once, at its soft limit after a while.
 func TestPubSubLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit string

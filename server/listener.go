@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// listener puts a guard on every connection. Its Accept also works around two habits of redcon. First, redcon would call a
-// failed Accept again at once, so Accept itself tries again, after acceptPause. Second, when Accept returns net.ErrClosed,
-// redcon cuts all connections. So the Accept of a closed listener waits until they may be cut (Server.drained).
+// listener puts a guard on every connection. Its Accept tries again itself, because redcon would not pause. After Close, it returns only
+// when connections may be cut (Server.drained), because redcon then cuts them all.
 type listener struct {
 	net.Listener
 	srv    *Server
@@ -46,19 +45,15 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 const (
-	// strangersInput is how much unread input the operating system keeps for a client that has not authenticated. Much of the input
-	// of such clients waits in the system, because loops serve them one after the other (loop_shares_linux.go). The system takes
-	// twice as much memory, because it also stores data about the input.
+	// strangersInput is how much unread input the system keeps for a client that has not authenticated. The input takes twice as much
+	// memory.
 	strangersInput = 16 << 10
-	// clientsInput is the most that the system keeps for a client that has authenticated: enough for 20 MB/s at a round trip of
-	// 10 ms. Without a limit, the system would keep up to 6 MiB for a client whose commands wait.
+	// clientsInput is the most that the system keeps for an authenticated client: enough for 20 MB/s at a round trip of 10 ms.
 	clientsInput = 208 << 10
 )
 
-// inputOf returns how much unread input the operating system may keep for a client; the argument known is true if the
-// client has authenticated. A small container needs memory for this input besides the memory of the clients in this
-// process. So an authenticated client gets maxmemory-clients divided by maxclients, but at least strangersInput and at
-// most clientsInput. If maxmemory-clients is 0, it gets clientsInput.
+// inputOf returns how much unread input the system may keep for a client, which is known after authentication. The limit follows
+// maxmemory-clients to spare small containers.
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {
@@ -76,17 +71,15 @@ func (srv *Server) prepare(c *net.TCPConn) {
 	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
-// limitWindow makes a listener offer new clients no larger TCP window than they get after AUTH (inputOf). In a small
-// container, that window may be small. If the first window were larger, a client would choose packets that do not fit into
-// the later one. On loopback, such a client would send only one packet each 200 ms.
+// limitWindow offers new clients no larger TCP window than they get after AUTH. Otherwise a client could choose packets that do not fit
+// later.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))
 	}
 }
 
-// warnOfNoLimit logs the first error of setting an option that limits what the system keeps. It logs no later error: a
-// system that does not know an option refuses it for every client.
+// warnOfNoLimit logs only the first error: a system that does not know an option refuses it for every client.
 func (srv *Server) warnOfNoLimit(err error) {
 	if err != nil {
 		srv.saidNoLimit.Do(func() {
@@ -99,8 +92,8 @@ func (srv *Server) warnOfNoLimit(err error) {
 // time.
 const maxKeepAlive = 32767
 
-// keepAlive makes the system probe a client that has sent nothing for tcp-keepalive seconds (0: never). If the client is
-// dead, the system ends the connection after about twice that time.
+// keepAlive makes the system probe a client after tcp-keepalive silent seconds (0: never), and end a dead connection after about twice
+// that time.
 func (srv *Server) keepAlive(c *net.TCPConn) {
 	secs := min(srv.params.keepAlive.Load(), maxKeepAlive)
 	cfg := net.KeepAliveConfig{Enable: secs > 0}

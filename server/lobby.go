@@ -7,36 +7,27 @@ import (
 	"time"
 )
 
-// In the lobby, clients wait for their handshakes to begin while their address has fromOne handshakes in progress. The
-// server has not read their input yet, so each takes little memory. When a handshake of the address ends, the handshake of
-// the next client begins. While clients wait, the server looks at the handshakes of their address every lookPause. It ends a
-// handshake when clientLooks looks have found that the handshake waits for its own client. So an honest client gets in
-// beside a flood from its own address, a moment later than without the flood. If the server refused the client at once, the
-// client would hardly ever get in.
+// In the lobby, clients wait while their address has fromOne handshakes in progress. The server does not read from them yet. It ends
+// handshakes of that address that wait too long for their own clients (clientLooks). So an honest client gets in beside a flood from its
+// own address.
 //
-// A program that has just started may open many connections at once, and need a second or two for all of their handshakes.
-// So while few clients wait, a client whom the server has answered has more time (answeredLooks).
+// A program that starts may open many connections at once. So while few clients wait, a client whom the server has answered has more time
+// (answeredLooks).
 //
-// If clients come faster than their handshakes begin, the lobby fills up. Then each newcomer makes the server end one
-// handshake of its address, whose client does not answer (makeRoom).
+// When the lobby is full, each newcomer ends a handshake of its address whose client does not answer (makeRoom).
 
 const (
-	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress. lobbyOne is how
-	// many clients of one address may wait for each handshake of that address that may be in progress. If signatures are
-	// slow, the last client in the queue of an address waits for some three seconds. If many more could wait, the last
-	// ones would be sent away before their handshakes began (lobbyLooks).
+	// lobbyShare is how many clients may wait for each handshake that may be in progress, lobbyOne the same for one address. More would be
+	// sent away late (lobbyLooks).
 	lobbyShare, lobbyOne = 2, 3
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// If other clients of an address wait, the server ends a handshake of that address when clientLooks looks have found the
-	// handshake waiting for its own client. The looks need not be consecutive, so that a client cannot save its handshake by
-	// sending byte by byte.
+	// A handshake that clientLooks looks find waiting for its own client ends if others wait. The looks need not be consecutive: sending
+	// byte by byte saves nobody.
 	clientLooks = 10
-	// answeredLooks replaces clientLooks for a handshake whose client the server has answered, as long as no more than
-	// fromOne clients of the address wait. So the last of these clients waits for some two seconds at most.
+	// answeredLooks replaces clientLooks for a client whom the server has answered, while at most fromOne clients of the address wait.
 	answeredLooks = 40
-	// lobbyLooks is how many looks may find a client in the lobby before the server sends the client away. Together they
-	// take as long as a handshake may take.
+	// lobbyLooks is how many looks may find a client in the lobby: together they last as long as a handshake may.
 	lobbyLooks = int(handshakeTime / lookPause)
 )
 
@@ -57,9 +48,8 @@ type caller struct {
 	looks  int // how many looks have found it in the lobby
 }
 
-// receive begins the handshake of a caller, or lets it wait in the lobby. It returns false if there is no room, or the
-// server is closing. If too many handshakes that were cut off still have to end (full), receive waits. Meanwhile further
-// callers wait in the kernel's queue.
+// receive begins a caller's handshake or lets the caller wait in the lobby. It returns false without room. It blocks while too many cut
+// handshakes have not ended.
 func (h *handshakes) receive(c *caller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,10 +88,8 @@ func (h *handshakes) isFull(from netip.Addr) bool {
 	return len(h.lobby.callers[from]) >= lobbyOne*h.fromOne() || h.lobby.count >= lobbyShare*h.most
 }
 
-// makeRoom makes room for a caller of an address for which the lobby is full. It ends the handshake of that address that the
-// method silent chooses. If silent chooses none, makeRoom looks for the address with the most callers in the lobby. If that
-// address has at least two callers more than the given one, makeRoom sends away the first of them. The caller of makeRoom
-// holds mu.
+// makeRoom makes room in the lobby for a caller of an address. It ends a handshake of that address (silent), or else may send away a
+// caller of the most crowded address. It must be called under mu.
 func (h *handshakes) makeRoom(from netip.Addr) {
 	if w := h.silent(from); w != nil {
 		h.cut(w)
@@ -115,11 +103,9 @@ func (h *handshakes) makeRoom(from netip.Addr) {
 	}
 }
 
-// silent returns the oldest handshake of an address that waits for a client whom the server has not answered yet. If there
-// is none, it looks at the handshakes that wait for clients whom the server has answered. If these take more than half of
-// the places of the address, silent returns the oldest of them. Otherwise it returns nil, because each answer has cost a
-// signature, and a flood sends ClientHellos faster than the server signs. If each newcomer ended such a handshake, no client
-// would have the time to reply. The caller of silent holds mu.
+// silent returns the handshake of an address that may end for a newcomer: the oldest one that waits for a client whom the server has not
+// answered. If there is none, answered clients may go, but only while they have more than half of the places: a flood would otherwise
+// leave no client the time to reply. The caller holds mu.
 func (h *handshakes) silent(from netip.Addr) *wire {
 	var answered *wire
 	n := 0
@@ -140,8 +126,7 @@ func (h *handshakes) silent(from netip.Addr) *wire {
 	return answered
 }
 
-// sendAway refuses a caller in the lobby. The caller has waited for too long, or must make room for one from another
-// address. Whoever calls sendAway holds mu.
+// sendAway refuses a client in the lobby. It must be called under mu.
 func (h *handshakes) sendAway(c *caller) {
 	h.note(c.conn.RemoteAddr().String(), errHandshakeMany, c.now())
 	_ = c.conn.Close()
@@ -176,8 +161,8 @@ func (h *handshakes) admit(from netip.Addr) {
 	}
 }
 
-// look runs every lookPause while callers wait. It sends away callers that have waited for too long, ends handshakes whose
-// clients have had their time (cutIdle), and begins handshakes in their places.
+// look runs every lookPause while callers wait. It sends away late ones, ends idle handshakes (cutIdle), and begins others in their
+// places.
 func (h *handshakes) look() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,9 +183,8 @@ func (h *handshakes) look() {
 	}
 }
 
-// cutIdle counts this look for each handshake of an address that waits for its client. It ends the handshakes whose clients
-// have had their time (clientLooks, answeredLooks), but no more handshakes than clients of the address wait in the lobby. The
-// caller holds mu.
+// cutIdle ends handshakes of an address whose clients have had their time, but no more than clients of the address wait. The caller holds
+// mu.
 func (h *handshakes) cutIdle(from netip.Addr, waiting int) {
 	var idle []*wire
 	for _, w := range h.open[from] {

@@ -14,8 +14,8 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// TestLobby: 440 clients of one address send a ClientHello each and nothing more. They connect again as soon as the server
-// cuts them off. Honest clients of the same address still get in, and a client of another address gets in at once.
+// TestLobby: an honest client gets in although many clients of its address send a ClientHello, nothing more, and connect again whenever
+// they are cut off.
 func TestLobby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -69,8 +69,8 @@ func TestLobby(t *testing.T) {
 	})
 }
 
-// TestNewcomersComeInBesideAFullLobby: an address opens 2,000 connections a second that send nothing, or a part of a
-// ClientHello. These fill the address's places. Each honest client of that address then takes the place of one of them.
+// TestNewcomersComeInBesideAFullLobby: honest clients get in although their address opens 2,000 connections a second without a whole
+// ClientHello.
 func TestNewcomersComeInBesideAFullLobby(t *testing.T) {
 	for _, sent := range []string{"", "\x16\x03\x01\x40\x00\x01"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,8 +118,8 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestSlowClientsOfOneAddress: programs of one address open twice as many connections at once as the address may have
-// handshakes in progress. Their part of each handshake takes a second. All get in, because nobody else wants the places.
+// TestSlowClientsOfOneAddress: slow clients of one address, twice as many as it may have handshakes in progress, all get in if nobody else
+// wants the places.
 func TestSlowClientsOfOneAddress(t *testing.T) {
 	for _, most := range []int{maxHandshakes, 200} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,26 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On Linux, a few event loops serve all TCP connections of clients. Each loop has an epoll instance of its own. If each
-// connection had a goroutine, every command would cost more: a read that finds nothing, the parking and readying of the
-// goroutine, and the waking of threads. Also, commands that many clients send at the same time would reach the backend one
-// by one.
+// On Linux, a few event loops serve all TCP connections of clients. Each loop has an epoll instance of its own. With a goroutine for each
+// connection, every command would cost more, and commands would reach the backend one by one.
 //
-// In a round, a loop fetches the events, reads and parses the input, submits the commands, makes the backend run them, and
-// writes the replies. An ephemeral node may run commands on the loop's goroutine. Only the backend may take long, when it
-// runs a script on that goroutine. In that case the watcher gives the loop to another goroutine (watch_linux.go).
+// In a round, a loop fetches the events, reads and parses the input, submits the commands, makes the backend run them, and writes the
+// replies. If a script holds the loop's goroutine for long, the watcher gives the loop to another one (watch_linux.go).
 //
-// The goroutine that runs a loop is its owner. On an ephemeral node, an owner without work waits in the system
-// call epoll_wait, because hardly any other goroutine needs the owner's thread. A durable node has other
-// goroutines that need threads, and a thread in a system call keeps its processor until the monitor of Go's
-// runtime notices. So on a durable node the owner parks, and the runtime polls the epoll instance as if it were
-// a file.
+// The goroutine that runs a loop is its owner. Without work, the owner waits in epoll_wait on an ephemeral node. On a durable node it
+// parks, because other goroutines need the processor that a thread in a system call would keep.
 //
-// Each connection is registered once, for edge-triggered events of all kinds, and loopConn.readable keeps
-// whether there may be input. So a connection that waits for its replies costs no system call.
+// Each connection is registered once, for edge-triggered events of all kinds; loopConn.readable keeps whether there may be input.
 //
-// The flag --without event-loops turns the loops off. docs/performance-history.md says how much faster they make the server, and
-// which command measures that.
+// The flag --without event-loops turns the loops off.
 
 // loop serves connections. One goroutine at a time owns it; fields that mu does not guard belong to the
 // owner.
@@ -297,8 +289,7 @@ func (l *loop) join(c *loopConn) {
 	}
 }
 
-// wait waits until the owner has something to do, and returns the number of events. It returns 0 if there is work without an event,
-// and -1 if the loop has ended.
+// wait waits until the owner has something to do, and returns the number of events. It returns -1 if the loop has ended.
 func (l *loop) wait() int {
 	if l.poll(uintptr(l.epoll)) {
 		return l.happened

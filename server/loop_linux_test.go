@@ -16,8 +16,7 @@ import (
 // kernel that does not allow it.
 func withoutUring(c *Config) { c.Loops, c.Durable, c.NoUring = 1, true, true }
 
-// conversation makes n random commands. It returns the bytes to send and the expected reply bytes. Some commands are answered
-// by the session, some by the backend, and some by a goroutine; some are large and some are inline.
+// conversation makes n random commands, and returns the bytes to send and the expected reply bytes.
 func conversation(r *rand.Rand, key string, n int) (send, want []byte) {
 	counter, value := 0, ""
 	for range n {
@@ -80,8 +79,7 @@ func TestLoopConversations(t *testing.T) {
 	}
 }
 
-// TestLoopHugePipeline: a client sends a huge pipeline before it reads anything. It then gets its replies as fast as it reads
-// them, and others do not notice.
+// TestLoopHugePipeline: a client that sends a huge pipeline before it reads gets all its replies, and others do not notice.
 func TestLoopHugePipeline(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)
@@ -141,8 +139,8 @@ func TestLoopHalfClosed(t *testing.T) {
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 
-// TestLoopKillWhileWaiting: CLIENT KILL closes the connection of a client whose command waits for the backend. The client
-// notices at once. The server forgets the connection when the backend has answered.
+// TestLoopKillWhileWaiting: CLIENT KILL closes a connection at once, although its command waits. The server forgets the connection after
+// the backend's answer.
 func TestLoopKillWhileWaiting(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)
@@ -218,8 +216,7 @@ func TestLoopManyIdle(t *testing.T) {
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 
-// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other connections. When
-// the backend lets the first goroutine go, every connection is still served.
+// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other connections.
 func TestLoopHeldUp(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)

@@ -6,30 +6,27 @@ import (
 	"time"
 )
 
-// Two kinds of clients get only a share of a loop's time: strangers, and senders of large commands. In each round, the loop serves
-// all other clients first, and then some clients of these two kinds, one by one. The rest of their input stays with the operating
-// system, which slows the senders down.
+// Strangers and senders of large commands get only a share of a loop's time: in each round, the loop serves all other clients first. The
+// rest of their input stays with the operating system, which slows the senders down.
 //
-// Strangers have not authenticated, or send lines that make no command. A few hundred of them may send as fast as they can.
-// If each of them had a turn in every round, all other clients of the loop would wait for all these turns.
+// Strangers have not authenticated, or send lines that make no command. If hundreds of them had a turn in every round, all other clients
+// would wait.
 //
-// A loop takes tens of milliseconds to read a hundred thousand arguments, and several times as long while the garbage
-// collector runs all the time. So a loop reads a command with many arguments in parts, at most one part in a round.
+// A loop reads a command with many arguments in parts, at most one part in a round, because it takes tens of milliseconds to read a
+// hundred thousand arguments.
 //
-// A complete command stays in memory until it runs. While the complete large commands of a user take much memory
-// (clientMemory.crowded), the loop reads further large commands of that user slowly (choose), however many arguments they
-// have. While memory is scarce, it reads none (yields).
+// Complete commands stay in memory until they run. While a user's large commands take much memory (clientMemory.crowded), the loop reads
+// further ones of that user slowly (choose). While memory is scarce, it reads none (yields).
 
 const (
 	// When strangersTurn has passed since the start of a round, a loop serves no further stranger in that round.
 	strangersTurn = 500 * time.Microsecond
-	// After a round in which the loop has served clients of one kind, clients of that kind rest. The rest lasts shareRest
-	// times the duration of the round, but at most shareWait.
+	// After a round that served clients of one kind, that kind rests for shareRest times the duration of the round, but for shareWait at
+	// most.
 	shareRest = 3
 	shareWait = 50 * time.Millisecond
-	// If the users of all waiting large commands are crowded (clientMemory.crowded), the loop looks again after crowdLook.
-	// When crowdLooks looks have passed over a crowded user, the next look makes the loop read a part of a crowded user's
-	// command all the same.
+	// While all users of large commands are crowded, the loop looks again each crowdLook. After crowdLooks looks, it reads a part all the
+	// same.
 	crowdLook  = 5 * time.Millisecond
 	crowdLooks = 10
 	// With manyArguments arguments or more, the time to read a large command depends more on the number of its arguments
@@ -39,9 +36,8 @@ const (
 	aloneAfter = 200 * time.Millisecond
 )
 
-// share is a queue of idle connections with unread input that get only a share of the loop's time. Only the owner of the
-// loop uses the queue. A connection that ends leaves the queue at once (loop.retire). Otherwise clients that connect and
-// disconnect faster than the loop serves the queue would fill the memory with ended connections.
+// share is a queue of idle connections with unread input; only the loop's owner uses it. Ended connections leave at once (loop.retire), so
+// they cannot fill the memory.
 type share struct {
 	loop  *loop
 	queue list.List   // of *loopConn, in the order of their arrival; but see incoming.add
@@ -73,9 +69,8 @@ func (s *share) begins() bool {
 
 func (s *share) isEmpty() bool { return s.queue.Len()+s.near.Len()+s.last.Len() == 0 }
 
-// nextStranger serves a stranger. Every second one is from a familiar address, so that such a client does not wait behind
-// thousands of others. Strangers that have hung up come last. Nobody waits for their replies, and many of them may arrive in
-// the time in which the loop serves one.
+// nextStranger serves a stranger. Every second one is from a familiar address. Those that have hung up come last, because nobody waits for
+// their replies.
 func (s *share) nextStranger() {
 	for s.queue.Len()+s.near.Len() > 0 {
 		next := &s.queue
@@ -119,9 +114,7 @@ func (s *share) serve(c *loopConn) {
 	}
 }
 
-// served is called at the end of a round, after the replies have been sent. If s.since is set, served computes when the
-// share has its next turn. Until then the share waits for the duration of the round, multiplied by the argument rest,
-// but for shareWait at most.
+// served ends a round. The share's next turn comes after rest times the duration of the round, but after shareWait at most.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return
@@ -131,8 +124,7 @@ func (s *share) served(rest int) {
 	s.since = time.Time{}
 }
 
-// wakes sets a timer that wakes the loop when the waiting connections are due. If they are due now, it sets none and returns false.
-// The caller holds loop.mu.
+// wakes sets a timer for the time when the connections are due, or returns false if they are due now. The caller holds loop.mu.
 func (s *share) wakes() bool {
 	if s.isEmpty() {
 		return true
@@ -178,9 +170,8 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one. Then it
-// reads one part of a large command. It leaves out a share that is not due. While memory is scarce, it leaves out both
-// shares.
+// serveShares serves strangers until strangersTurn has passed in the round, but at least one, and reads one part of a large command,
+// unless memory is scarce.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() && !l.yieldStrangers() {
 		for !s.isEmpty() {
@@ -209,9 +200,8 @@ func (l *loop) yieldStrangers() bool {
 	return true
 }
 
-// incoming is the share of connections with an unfinished large command. A connection gets this share for one of three
-// reasons: the command has many arguments, the complete large commands of the connection's user take too much memory
-// (clientMemory.crowded), or memory is scarce (yields).
+// incoming is the share of connections with a large command that has many arguments or a crowded user (clientMemory.crowded), or comes
+// while memory is scarce.
 type incoming struct {
 	share
 	looks    int // how often choose has passed over crowded users since it last chose one of them
@@ -225,10 +215,7 @@ func (s *incoming) has(c *loopConn) bool {
 	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c) || s.yields())
 }
 
-// yields reports whether no part of a large command is to be read now, for one of two reasons. Either memory is scarce,
-// or the loop has just waited for a garbage collection because of large commands. A collection takes time from all
-// clients. So if the loop has light clients (lightAt), it then reads no part for shareRest times the duration of that
-// wait, but for yieldMost at most.
+// yields reports whether no part of a large command is to be read now. After a garbage collection, light clients come first for a while.
 func (s *incoming) yields() bool {
 	l := s.loop
 	since := s.yielding.since
@@ -248,18 +235,15 @@ func (s *incoming) crowded(c *loopConn) bool {
 	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
 }
 
-// add queues a connection at the end. But if the share has read a part of the connection's command already, the connection
-// goes to the front, because that part takes memory.
+// add queues a connection whose command is partly in memory at the front, and any other at the end.
 func (s *incoming) add(c *loopConn) {
 	if c.waitIn(&s.queue); c.part {
 		s.queue.MoveToFront(c.place)
 	}
 }
 
-// choose returns the connection to read from next. Among the users that are not crowded, it takes the one whose latest turn
-// is the longest ago, and returns that user's first connection in the queue. If all users are crowded, choose returns nil:
-// the loop should read from none now. But after crowdLooks calls that passed over crowded users, choose chooses among the
-// crowded ones, because these might stay crowded forever: their complete commands may be blocking ones.
+// choose returns the connection to read from next: of the users that are not crowded, the one whose latest turn is the longest ago. After
+// crowdLooks calls that passed over crowded users, it chooses among these, because their complete commands may block forever.
 func (s *incoming) choose() *loopConn {
 	m := &s.loop.srv.clientMemory
 	var best, crowded *loopConn

@@ -19,8 +19,7 @@ func large(name string) string {
 	return array(append([]string{name}, make([]string, 40_000)...)...)
 }
 
-// TestLargeCommandsAreReadInTurn: while large commands wait, the loop reads no more of them, so that no client is cut off. Other
-// commands are served, and in the end all are answered.
+// TestLargeCommandsAreReadInTurn: while large commands wait, the loop reads no more of them, so that no client is cut off.
 func TestLargeCommandsAreReadInTurn(t *testing.T) {
 	const many, limit = 30, 16 * largeArguments
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxMemoryClients, c.MaxClients = limit, 2*many })
@@ -93,9 +92,8 @@ func waiting(list *list.List) (conns []*loopConn) {
 	return conns
 }
 
-// TestLargeCommandInParts: a large command that has been read in part goes before the others. After each part, the loop
-// first serves other clients for a while. While the user's large commands take too much memory, the loop waits for
-// longer before it reads the next part.
+// TestLargeCommandInParts: a command read in part goes before the others. After each part the loop serves other clients, for longer if the
+// user is crowded.
 func TestLargeCommandInParts(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)
@@ -140,8 +138,8 @@ func TestLargeCommandInParts(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsOfOtherUsers: the loop reads a part of a large command of each user in turn, however many connections one
-// of them has. While the commands of one user take too much memory, the loop reads those of the other users.
+// TestLargeCommandsOfOtherUsers: users have turns, however many connections one has. The loop passes over a user whose commands take too
+// much memory.
 func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)
@@ -187,8 +185,7 @@ func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	}
 }
 
-// TestWhoHasManyClientsIsCutOffFirst: the next client that is cut off always belongs to the user whose remaining
-// clients together hold most, even if each of these clients holds little.
+// TestWhoHasManyClientsIsCutOffFirst: the user whose clients together hold most loses a client next, even if each of them holds little.
 func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	good, many, idle := &account{name: "good"}, &account{name: "many"}, &account{name: "idle"}
 	client := func(user *account, n int64) holder {
@@ -236,8 +233,8 @@ func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 	}
 }
 
-// TestFamiliarStrangersHaveEverySecondTurn: a stranger at a familiar address does not wait until all other strangers have
-// been served. Those do not wait until all strangers at familiar addresses have been served.
+// TestFamiliarStrangersHaveEverySecondTurn: neither strangers at familiar addresses nor the others wait until all of the other kind have
+// been served.
 func TestFamiliarStrangersHaveEverySecondTurn(t *testing.T) {
 	var s share
 	names := map[*loopConn]string{}
@@ -327,9 +324,8 @@ func TestEndedConnectionsLeaveTheirShare(t *testing.T) {
 	}
 }
 
-// TestSendersOfLargeCommandsWaitForTheCollector: while memory is scarce, a loop reads no large command, however few arguments
-// it has. After the garbage collection, the loop first serves only other clients for some time. Then it reads large commands
-// again.
+// TestSendersOfLargeCommandsWaitForTheCollector: while memory is scarce, and for some time after the garbage collection, a loop reads no
+// large command.
 func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 	scarce := false
 	ts := newTestServer(t, func(c *Config) { c.scarce = func() bool { return scarce } })
@@ -386,8 +382,8 @@ func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 	}
 }
 
-// TestLoopDoesNotWaitForTheCollector: a large command counts as garbage. While memory is scarce, the sender of the next one
-// waits for the garbage collector, and the loop serves others.
+// TestLoopDoesNotWaitForTheCollector: while memory is scarce, the sender of a large command waits for the collector, and the loop serves
+// others.
 func TestLoopDoesNotWaitForTheCollector(t *testing.T) {
 	var scarce atomic.Bool
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.scarce = scarce.Load })

@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// monitors are the clients that see the commands of all clients of this node (MONITOR), except commands for
-// operators. The commands that a script calls appear on the node that runs the script, the leader.
+// monitors are the clients of MONITOR. They see the commands of this node's clients, and at the leader those that scripts call, except
+// commands for operators.
 type monitors struct {
 	count atomic.Int32 // len(sessions.m), readable without mu: every command reads it
 
@@ -67,9 +67,8 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	}
 }
 
-// The line for the monitors is made before the next command runs, so a long line would delay that command. So a line shows
-// at most monitorArgBytes of one argument, and monitorBytes of all arguments together. For monitorBytes, each argument
-// counts as monitorArgument bytes more than it has.
+// A line for the monitors delays the next command, so it has at most monitorBytes of arguments (monitorArgBytes of one). Each argument
+// counts monitorArgument bytes more.
 const (
 	monitorBytes    = 256 << 10
 	monitorArgBytes = 64 << 10

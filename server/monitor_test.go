@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// The line for monitors shows a command of moderate size completely. Of a larger command, it shows a part that costs little,
-// whatever bytes the command has.
+// TestMonitorLinesAreBounded: a line for monitors shows a command of moderate size completely, and a part of a larger command.
 func TestMonitorLinesAreBounded(t *testing.T) {
 	line := func(args ...string) string {
 		list := make([][]byte, len(args))

@@ -10,18 +10,14 @@ import (
 	"lockstep/store"
 )
 
-// This file has transactions. Commands after MULTI are queued in the session. EXEC sends all commands that need the log,
-// together with the versions from WATCH, to the leader as one call (cluster.Transaction), so no other command runs between
-// them.
+// This file has transactions. EXEC sends all queued commands that need the log, and the versions from WATCH, to the leader as one call
+// (cluster.Transaction). So no other command runs between them.
 //
-// This node itself answers some commands (PING, INFO, SUBSCRIBE, …). It runs them when the leader has answered the call,
-// because only then it knows whether the transaction takes place. Their replies stand at their place among the others.
-// SELECT, AUTH and HELLO must affect the commands for the leader that follow them in the queue. So this node works out their
-// effect before the call. CLIENT TRACKING and CLIENT CACHING run before the call if possible, because keys that the call
-// reads may change again before the leader's answer arrives.
+// This node itself runs commands such as PING or SUBSCRIBE after the leader's answer: only then it knows whether the transaction takes
+// place. But the leader's commands depend on SELECT, AUTH and HELLO, so their effect is worked out before the call. CLIENT TRACKING and
+// CLIENT CACHING run before it if possible, because the keys that the call reads may change before the answer arrives.
 
-// maxQueued returns how many bytes of commands a session may queue. It may watch as many bytes of keys. The limit is about
-// as much as one transaction may write.
+// maxQueued returns how many bytes of commands a session may queue, and of keys it may watch: about as much as a transaction may write.
 func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queuedRoom }
 
 // queuedRoom is an allowance for the parts of commands that a transaction does not write.
@@ -33,8 +29,7 @@ const (
 	argumentCost = 24
 )
 
-// transacting is the state of a session from MULTI or WATCH until EXEC is answered. Only the goroutine that
-// serves the session at the time uses it.
+// transacting is the state of a session from MULTI or WATCH until EXEC is answered. Only the goroutine that serves the session uses it.
 type transacting struct {
 	multi     *transaction // the open transaction; nil outside MULTI
 	executing *transaction // the transaction of an unanswered EXEC
@@ -238,9 +233,7 @@ func copyArgs(args [][]byte) [][]byte {
 	return list
 }
 
-// abort handles the refusal of a command, and returns the error for the client. After MULTI, the refusal makes EXEC
-// fail. If EXEC itself is refused, the transaction ends. The error is then EXECABORT, unless the refusal is CROSSSLOT
-// or MOVED. In all other cases the error is the refusal itself.
+// abort handles the refusal of a command, and returns the error for the client. After MULTI, the refusal makes EXEC fail.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
@@ -255,13 +248,10 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// fewInPlace is how many commands of a transaction a loop runs itself at most. If this node has to run more of them,
-// the loop starts a goroutine.
+// fewInPlace is how many commands of a transaction a loop runs itself at most.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take long on this node. This is so if one of the queued commands that this node itself
-// runs may wait (it is not in Server.inPlace), if such commands are many or large, or if this node has to remember many keys
-// for CLIENT TRACKING.
+// execWaits reports whether EXEC may take so long on this node that a loop must not run it.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false
@@ -302,9 +292,8 @@ func (s *session) paused(cmd *store.Command, args [][]byte) bool {
 	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return p.mayWrite(q.cmd, q.args) })
 }
 
-// ask returns the transaction that the session must send to the leader for EXEC or WATCH. It returns nil for other
-// commands, and if this node can answer alone. If ask returns a transaction for EXEC, it has ended MULTI; the caller
-// must submit the transaction and pass the leader's answer to answerTransaction.
+// ask returns the transaction, if any, that EXEC or WATCH must send to the leader. The caller passes the leader's answer to
+// answerTransaction.
 func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	switch cmd {
 	case s.srv.watchCmd:
@@ -369,9 +358,8 @@ func (s *session) askExec() *cluster.Transaction {
 			}
 			q.may = &why
 		case "client|tracking", "client|caching":
-			// CLIENT TRACKING OFF must not run before the call, because tracking ends only if the transaction takes place.
-			// Later CLIENT TRACKING and CLIENT CACHING commands must not run before the call either, because the commands
-			// must keep their order.
+			// CLIENT TRACKING OFF waits, because the transaction may fail. So do later commands of CLIENT TRACKING and CLIENT CACHING,
+			// which must keep their order.
 			if on, ok := onOff(q.args[2]); ok && !on {
 				early = false
 			}
@@ -415,8 +403,7 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		}
 		s.reply(c.Cmd, store.OK)
 	case c.Txn.Observe && r.IsError() && (r.Str == string(store.ErrBusyScript) || r.Str == string(store.ErrBusyFunction)):
-		// Redis accepts WATCH while a script runs. This node does not know the keys' versions, so EXEC
-		// must treat them as changed: no key ever has version 0.
+		// Redis accepts WATCH while a script runs. EXEC must then see the keys as changed, and no key ever has version 0.
 		for _, w := range c.Txn.Watched {
 			s.watch(w)
 		}
@@ -444,9 +431,7 @@ func (s *session) watch(w cluster.Watched) {
 	s.keeps(s.watchSize)
 }
 
-// answerExec replies to EXEC. The argument answers has the leader's replies; answerExec itself runs the commands for
-// this node. It queues the replies one by one, because SUBSCRIBE queues its replies itself and HELLO changes the
-// protocol. No message may come between the replies.
+// answerExec replies to EXEC with the leader's answers, and runs this node's own commands. No message may come between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
 	t.known = s.asksAnew() // anew, because the commands that the leader has run may have changed a password

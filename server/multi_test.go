@@ -206,10 +206,8 @@ func TestTransactionThatTheLeaderRefuses(t *testing.T) {
 	})
 }
 
-// TestBusyChangesNoLaterCommand: a long script on this node ends while the node answers a client's pipeline. Once the
-// node has answered BUSY to a command of that pipeline, it also answers BUSY to the later ones, except to commands such
-// as MULTI that it runs in any case. Otherwise a SET after a refused SELECT would run in the wrong database, and the
-// client could get replies that it does not expect.
+// TestBusyChangesNoLaterCommand: after one BUSY, later commands of a pipeline get BUSY, too. Otherwise a SET after a refused SELECT would
+// use the wrong database.
 func TestBusyChangesNoLaterCommand(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -221,8 +219,7 @@ func TestBusyChangesNoLaterCommand(t *testing.T) {
 		c.do("EXISTS k n", ":0\r\n")
 		c.do("SELECT 1", "+OK\r\n")
 
-		// Without a leader that has confirmed the client's password, the node refuses most commands (session.sure). It runs
-		// CLIENT CACHING all the same, because CLIENT CACHING applies to the next command.
+		// CLIENT CACHING needs no leader that has confirmed the password, because it applies to the next command.
 		c.do("CLIENT TRACKING ON OPTIN", "+OK\r\n")
 		<-ts.learned
 		ts.patient.Store(int64(5 * time.Millisecond))

@@ -37,8 +37,7 @@ func (ts *testServer) awaitIdle() {
 	ts.await(func() bool { return !slices.ContainsFunc(ts.each(), func(s *session) bool { return s.isRunning() }) })
 }
 
-// TestManyNamesLeaveTheLoop: while many subscriptions of one client begin or end, the loop serves the other clients. In this test,
-// the subscriptions wait for a lock that the test holds.
+// TestManyNamesLeaveTheLoop: while many subscriptions of one client begin or end, the loop serves the other clients.
 func TestManyNamesLeaveTheLoop(t *testing.T) {
 	const many = fewNames + 100
 	names := numbered(many, "n%d")
@@ -128,8 +127,8 @@ func TestFewNamesStayOnTheLoop(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsOfAnExpelledClientEndElsewhere: the state machine expels the clients of a deleted user. If these clients have many
-// subscriptions together, the state machine does not wait until the subscriptions have ended.
+// TestSubscriptionsOfAnExpelledClientEndElsewhere: the state machine does not wait until the many subscriptions of a deleted user have
+// ended.
 func TestSubscriptionsOfAnExpelledClientEndElsewhere(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		admin := ts.dial(t)
@@ -235,8 +234,7 @@ func TestManyNamesGiveWay(t *testing.T) {
 	})
 }
 
-// TestNamesAreCountedOnce: a client may have given way for the names of a command before the command. After the command, the node does
-// not charge the client for these names again.
+// TestNamesAreCountedOnce: the node does not charge a client for names for which the client has already given way.
 func TestNamesAreCountedOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	conn, _ := net.Pipe()

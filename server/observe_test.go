@@ -58,8 +58,8 @@ func TestWaitOfOneWhoLeaves(t *testing.T) {
 	})
 }
 
-// TestFailoverCommand: FAILOVER hands leadership over, also to a node whose address the client gives. It refuses FORCE, and an address
-// that no node has. The node refuses REPLICAOF, SYNC and MIGRATE.
+// TestFailoverCommand: FAILOVER hands leadership over, also to a given address. FORCE, unknown addresses, REPLICAOF, SYNC and MIGRATE are
+// refused.
 func TestFailoverCommand(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("FAILOVER", "+OK\r\n")
@@ -75,8 +75,7 @@ func TestFailoverCommand(t *testing.T) {
 	ts.dial(t).do("REPLICAOF NO ONE", "-"+string(errNoPromotion)+"\r\n")
 }
 
-// TestLatencyMonitor: a command that takes at least latency-monitor-threshold becomes an event. The monitor keeps one event per second,
-// with the longest time. LATENCY HISTOGRAM counts all commands.
+// TestLatencyMonitor: the monitor keeps one event per second, with the longest time. LATENCY HISTOGRAM counts all commands.
 func TestLatencyMonitor(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -109,8 +108,7 @@ func TestLatencyMonitor(t *testing.T) {
 	}
 }
 
-// TestMemoryUsage: the result of MEMORY USAGE is near the size of the value. A sample of the value's elements gives about the same
-// result as all elements.
+// TestMemoryUsage: the result of MEMORY USAGE is near the size of the value, even with a sample of its elements.
 func TestMemoryUsage(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	size := func(args ...string) int64 {
@@ -197,9 +195,7 @@ func TestMonitorIsCutOff(t *testing.T) {
 	})
 }
 
-// TestLogsAreBounded: the ACL log and the slow log have at most as many entries as acllog-max-len and slowlog-max-len say. No entry
-// grows with the names that a client gives to itself, its user, its keys or its commands. More commands do not give the latency monitor
-// more kinds of events.
+// TestLogsAreBounded: the ACL log and the slow log keep to their maximum lengths, and no entry grows with names that a client chooses.
 func TestLogsAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, c := ts.dial(t), ts.dial(t)
@@ -241,8 +237,7 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusalsCopyNoNames: a client can cause a refusal with a few bytes. So the ACL log must not copy the client's names, which may
-// be a megabyte long.
+// TestRefusalsCopyNoNames: the ACL log does not copy a client's long names, because a refusal costs the client only a few bytes.
 func TestRefusalsCopyNoNames(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, c := ts.dial(t), ts.dial(t)

@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// TestPipelineBehindABlockedCommandAtShutdown: a shutdown ends a blocked command. The client must not take the reply to its next
-// command for the reply to the blocked one, so the server closes the connection without any reply.
+// TestPipelineBehindABlockedCommandAtShutdown: a shutdown closes a blocked client's connection without a reply, because a later reply
+// would seem to answer the blocked command.
 func TestPipelineBehindABlockedCommandAtShutdown(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -99,15 +99,13 @@ func TestRedirectTargetThatLeaves(t *testing.T) {
 	}
 }
 
-// stacks reports whether the named function is on the stack of this goroutine. If the argument any is true, stacks looks at the stacks
-// of all goroutines.
+// stacks reports whether a function is on the stack of this goroutine (any: of any goroutine).
 func stacks(any bool, function string) bool {
 	b := make([]byte, 1<<20)
 	return bytes.Contains(b[:runtime.Stack(b, any)], []byte(function))
 }
 
-// TestHelloBesideMessages: a message that a client gets before the reply to its HELLO is in the old protocol. A message that it gets
-// after that reply is in the new protocol.
+// TestHelloBesideMessages: messages before the reply to HELLO are in the old protocol, and messages after it in the new one.
 func TestHelloBesideMessages(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.Loops = 1 })
 	for range 100 {
@@ -147,8 +145,8 @@ func TestHelloBesideMessages(t *testing.T) {
 	}
 }
 
-// TestLongReadsAreRefused: the arguments of a read are limited to as many bytes as those of a write. Longer reads would delay the
-// requests of other clients to the leader.
+// TestLongReadsAreRefused: the arguments of a read are limited like those of a write, because long reads would delay others' requests to
+// the leader.
 func TestLongReadsAreRefused(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -7,13 +7,10 @@ import (
 	"time"
 )
 
-// outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends
-// messages. Both append whole frames under mu.
+// outbox holds all output to one client: replies of the session, and messages from any goroutine. All append whole frames under mu.
 //
-// One goroutine at a time writes to the socket. An event loop never waits for the socket: it holds mu while it sends (tryAll), or
-// sends for many connections with one system call (lend, settle). A goroutine that may wait calls write, which releases mu while it
-// sends. This goroutine is the session's own (flush), or one that push, sendPushed or loop.send has started. It is needed if no loop
-// serves the connection, or if the socket has not taken all output of the loop.
+// One goroutine at a time writes to the socket. An event loop never waits for the socket (tryAll, lend). A goroutine that may wait calls
+// write.
 type outbox struct {
 	conn   net.Conn
 	try    tryWriter     // conn, if a loop serves it
@@ -46,8 +43,7 @@ type outbox struct {
 const (
 	// keepOutput is the most memory, in bytes, that an outbox keeps for later output.
 	keepOutput = 16 << 10
-	// lendLimit is the maximum number of bytes that lend returns. One system call sends the output of many
-	// connections, and its processor does nothing else until the call ends.
+	// lendLimit is the most that lend returns, because one system call sends the output of many connections, and occupies a processor.
 	lendLimit = 16 << 10
 	// messageCost is how many bytes a message in outbox.late takes besides its frame.
 	messageCost = 64
@@ -78,8 +74,7 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add calls the function frames, which appends replies to the output for the next flush. add returns how many bytes of output wait. The
-// argument size is how many bytes these replies take; it may be 0 if they are small.
+// add appends replies of size bytes (0: small ones) through the function frames, and returns how many bytes of output wait.
 func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
@@ -92,8 +87,7 @@ func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	return n
 }
 
-// makeRoom prepares pending.last for replies of the given size in bytes. If pending.last is large and has too little room, makeRoom
-// begins a new buffer: append would copy the large one and leave it as garbage.
+// makeRoom prepares pending.last for size bytes. It begins a new buffer rather than let append copy a large one.
 func (o *outbox) makeRoom(size int) {
 	c := &o.pending
 	if c.last == nil {
@@ -117,8 +111,7 @@ func (o *outbox) makeRoom(size int) {
 	}
 }
 
-// push appends a message and arranges for it to be sent, without waiting. Several outboxes may share the message's memory. push cuts
-// off a client whose output exceeds the limit l.
+// push appends a message without waiting. Several outboxes may share its memory. push cuts off a client whose output exceeds l.
 func (o *outbox) push(m message, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,8 +141,8 @@ func (o *outbox) push(m message, l limit, now time.Time) {
 	}
 }
 
-// closeToMessages makes push drop messages from now on, because the connection ends when the replies have been sent. A
-// message that still waited at that moment would turn the close into a reset (fail), and the client would lose replies.
+// closeToMessages drops later messages, because the connection ends after the replies. A waiting message would turn the close into a
+// reset, which loses replies.
 func (o *outbox) closeToMessages() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -164,9 +157,8 @@ func (o *outbox) hold() {
 	o.held = true
 }
 
-// release ends what hold began, and queues the messages that have come since hold. It calls the function renew for each of them, and
-// queues the frame that renew returns. release must not hold mu while it calls renew: a goroutine that pushes a message waits for mu,
-// and may hold a lock that renew needs.
+// release ends what hold began, and queues what renew returns for each message since then. It releases mu during renew: goroutines that
+// push wait for mu, and may hold locks that renew needs.
 func (o *outbox) release(renew func(m *message) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -189,8 +181,7 @@ func (o *outbox) release(renew func(m *message) []byte) {
 	o.count()
 }
 
-// exceeds reports whether the client must be cut off. As in Redis's checkClientOutputBufferLimits, the hard limit applies at once.
-// The soft limit applies when it has been exceeded for longer than softFor.
+// exceeds reports whether the client must be cut off, by the rules of Redis's checkClientOutputBufferLimits.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
 	size := int64(o.pending.len() + o.lateLen + o.writing)
 	if l.hard > 0 && size >= l.hard {
@@ -242,9 +233,7 @@ func (o *outbox) flushNow() bool {
 	return o.tryAll()
 }
 
-// sendPushed sends the output, unless another goroutine writes already. If it cannot send all of it without waiting, it
-// starts a goroutine for the rest. The loop calls it after onPush, and when a client begins to wait (loop.waits,
-// session.sendGrants).
+// sendPushed sends the output, unless another goroutine writes already. What the socket does not take is left to a goroutine.
 func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -255,9 +244,7 @@ func (o *outbox) sendPushed() {
 	}
 }
 
-// lend returns the pending output for the caller to write; the caller must then call settle. It returns nil in
-// these cases: another goroutine writes, the connection has failed, or the output is empty, larger than
-// lendLimit, or in several pieces.
+// lend returns output for the caller to write, or nil. If it is not nil, the caller must call settle.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -299,8 +286,7 @@ func (o *outbox) now() (t time.Time) {
 	return t
 }
 
-// took counts n bytes that the operating system has accepted in a write. It also sets the time of the client's last activity to the
-// time when the write began: a client that reads is not idle.
+// took counts n bytes that the system has accepted. A client that reads is not idle, so its last activity is the beginning of the write.
 func (o *outbox) took(n int, began time.Time) {
 	o.sent.Add(int64(n))
 	if n > 0 && o.active != nil {
@@ -341,8 +327,8 @@ func (o *outbox) start() {
 	o.write()
 }
 
-// write writes until no output is pending or the connection has failed, and then clears busy. The caller has set busy
-// and holds mu; write releases mu during each system call.
+// write writes until no output is pending or the connection has failed. The caller has set busy, which write clears, and holds mu, which
+// write releases during system calls.
 func (o *outbox) write() {
 	for o.pending.len() > 0 && !o.failed {
 		own := len(o.pending.first) == 0
@@ -373,8 +359,8 @@ func (o *outbox) write() {
 	o.moved.Broadcast()
 }
 
-// fail discards all output and closes the connection, so that the goroutine or loop that reads from it notices. If there
-// was output to discard, the operating system also discards the output that it has not delivered.
+// fail discards all output and closes the connection, so that its reader notices. The system also discards undelivered output, if there
+// was output to discard.
 func (o *outbox) fail() {
 	if !o.failed && o.pending.len()+o.lateLen+o.writing > 0 {
 		resetAtClose(o.conn)
@@ -424,9 +410,7 @@ func (o *outbox) abort() {
 	o.fail()
 }
 
-// cut closes the connection of a client that the server cuts off, often to save memory. Unlike abort, it always makes the operating
-// system discard the output that the system has not delivered. If the client does not read, the system would otherwise keep this
-// output for minutes.
+// cut closes the connection of a client that the server cuts off. Unlike abort, it always makes the system discard undelivered output.
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -35,8 +35,8 @@ func (c *partConn) tryWrite(p []byte) (int, error) {
 
 func (c *partConn) Close() error { return nil }
 
-// TestMessagesAreShared: a large message is in memory only once, however many clients get it. Each client gets all its output in
-// order, whichever goroutine writes it. Nobody changes memory that several outboxes share.
+// TestMessagesAreShared: a large message is in memory once for all clients. Each client gets its output in order, and nobody changes
+// shared memory.
 func TestMessagesAreShared(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -127,8 +127,8 @@ func TestMessagesAreShared(t *testing.T) {
 	}
 }
 
-// TestLostConnectionsAreNotCutOff: the server runs what a client has sent, even if the connection was lost or closed. A client counts
-// as gone only if the server itself has cut it off, for example at its output buffer limit.
+// TestLostConnectionsAreNotCutOff: the server runs what a client has sent, even after the connection was lost, unless the server itself
+// cut the client off.
 func TestLostConnectionsAreNotCutOff(t *testing.T) {
 	for name, end := range map[string]func(o *outbox, far net.Conn){
 		"closed": func(o *outbox, _ net.Conn) { o.abort() },
@@ -161,8 +161,7 @@ func TestLostConnectionsAreNotCutOff(t *testing.T) {
 	}
 }
 
-// TestLargeOutputIsNotCopied: each large reply that waits is in memory only once, and leaves no garbage. The memory of all clients
-// (clientMemory) includes the output of each client for which more than 16 KiB wait.
+// TestLargeOutputIsNotCopied: each large reply that waits is in memory once, and counts as memory of the clients (clientMemory).
 func TestLargeOutputIsNotCopied(t *testing.T) {
 	const many, size = 16, 60_000
 	var sent, cut atomic.Int64
@@ -184,8 +183,7 @@ func TestLargeOutputIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestMemoryOfOutput: the outbox counts the whole memory of a buffer, even if only a part of the buffer still holds output. When all
-// output has been sent, it counts nothing.
+// TestMemoryOfOutput: the outbox counts the whole memory of a buffer, even if only a part still holds output.
 func TestMemoryOfOutput(t *testing.T) {
 	var sent, cut atomic.Int64
 	o := newOutbox(nil, &sent, &cut)

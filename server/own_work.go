@@ -8,17 +8,14 @@ import (
 	"lockstep/store"
 )
 
-// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). The leader makes users take turns, but these commands
-// never reach the leader. So a few connections that pipeline such commands could take all of a node's processors. A leader without
-// processor time loses its leadership.
+// Commands that a node answers itself (CLIENT LIST, AUTH, PING …) never reach the leader, which makes users take turns. So a few
+// connections could take all processors, and a leader without processor time loses its leadership.
 //
-// So a client has to give way when its commands of this kind have taken ownSlice within a second. Before its next such command, the
-// client waits while requests of other clients go to the leader first (fair.Gate.Rest). While others have requests for the leader, all
-// clients that give way share about a quarter of the node's time. Otherwise they share all of its time.
+// So when a client's commands of this kind have taken ownSlice within a second, the client gives way to requests for the leader
+// (fair.Gate.Rest).
 
-// Many clients that each stay below ownSlice could take all processors, too. So the node also counts its work for all clients together.
-// If that work exceeds ownAtOnce within a second, each client has to give way after a tenth of ownSlice until the present second is
-// over.
+// Many clients below ownSlice could take all processors, too. So beyond ownAtOnce for all clients within a second, each client has only
+// ownSlice/ownCrowd.
 
 const (
 	// ownSlice is how long a node works for a client by itself before the client gives way …
@@ -35,8 +32,8 @@ const (
 	// emptyTakes is the cost of a line without a command. Each emptyBytes bytes of the line cost the same amount in addition.
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
-	// plumbingTakes is the cost of each command for which isPlumbing is true, however long it has really taken. Before such
-	// a command, a client gives way only when the node has worked for the client for plumbingSlices times ownSlice.
+	// plumbingTakes is the fixed charge for a command of isPlumbing. A client gives way before one only beyond plumbingSlices times
+	// ownSlice.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
 	// byteTakes is the time for reading a byte, or for encoding and sending one.
@@ -54,8 +51,7 @@ type ownWork struct {
 	waited time.Duration // how long the present command has waited (session.idle)
 }
 
-// allOwnWork counts the time that a node has worked by itself for all its clients. The first call
-// of add that comes more than ownMemory after the count began starts a new count.
+// allOwnWork counts how long a node has worked by itself for all its clients. After ownMemory, add counts anew.
 type allOwnWork struct {
 	took  atomic.Int64 // the work so far, in nanoseconds
 	since atomic.Int64 // when the present count began: Unix time in ns
@@ -68,13 +64,10 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 	w.took.Add(int64(took))
 }
 
-// isMuch reports whether the node has worked so much that each client has only ownSlice/ownCrowd. It does not look at
-// the clock. So it may still report true when the second is over, until add counts new work.
+// isMuch reports whether each client has only ownSlice/ownCrowd. Without a look at the clock, it may stay true until add counts anew.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add charges the client for work that has just ended. The argument took is how long the work lasted; add subtracts the fields paid and
-// waited from it. The argument bytes is how many bytes the arguments and the reply have. cmd is nil for a refused command. It is also
-// nil for work that is charged apart from a command, such as the check of rights.
+// add charges the client for work that took this long, and for bytes of arguments and reply. Time already paid or waited is free.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -90,9 +83,7 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	}
 }
 
-// idle notes that the session begins to wait, for the leader or for time, within a command that this node answers itself.
-// The session must call the result when the wait is over. The time of the wait does not count as work of this node
-// (ownWork.waited).
+// idle begins a wait that does not count as work of this node. The caller must call the result when the wait is over.
 func (s *session) idle() (over func()) {
 	began := s.srv.cfg.Clock()
 	return func() { s.own.waited += s.srv.cfg.Clock().Sub(began) }
@@ -111,8 +102,7 @@ func (w *ownWork) rested(now time.Time) (took time.Duration) {
 	return took
 }
 
-// exceeds reports whether the node has worked for the client for more than limit within a second. The limit is divided
-// by ownCrowd if the node has worked much for all clients together (isMuch). exceeds calls clock only if it has to.
+// exceeds reports whether the node has worked for the client for more than limit within a second (isMuch: limit/ownCrowd).
 func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	if w.took <= limit/ownCrowd || w.took <= limit && !w.all.isMuch() {
 		return false
@@ -120,8 +110,7 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports what the method exceeds would report if the node had run one more command for the client. The argument takes is
-// the time that this command will take.
+// wouldExceed reports what exceeds would report after one more command that takes this long.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took
@@ -136,9 +125,7 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether a command is one of those for subscriptions and transactions that clients use for locks. A
-// client may run up to 5,000 such commands in a second before it gives way. If the node works much for all its clients
-// (isMuch), it may run up to 500.
+// isPlumbing reports whether a command is one for subscriptions or transactions, of which lock libraries use many.
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false
@@ -150,13 +137,10 @@ func isPlumbing(cmd *store.Command) bool {
 	return false
 }
 
-// fewNames is the largest number of subscriptions, or of prefixes for CLIENT TRACKING, that a loop begins or ends itself for one
-// command. For more of them, it starts a goroutine.
+// fewNames is the most subscriptions or tracking prefixes that a loop itself begins or ends for one command.
 const fewNames = 200
 
-// namesIn returns how many subscriptions and prefixes for CLIENT TRACKING a command begins or ends at most. Outside MULTI, it
-// returns 0 if that cannot be many: if the client's subscriptions, its prefixes and the command's arguments are at most fewNames
-// together.
+// namesIn returns how many subscriptions and tracking prefixes a command begins or ends at most, or 0 if they are certainly few.
 func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	has := s.listensTo()
 	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
@@ -178,16 +162,14 @@ func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	return 0
 }
 
-// fewChecks is how many steps the node may take, without a charge, to check whether a user may run a command. If it takes more, each
-// step costs checkTakes, including the first ones.
+// fewChecks is how many steps of checking a user's rights for a command are free. Beyond it, all steps cost checkTakes each.
 const (
 	fewChecks  = 256
 	checkTakes = 20 * time.Nanosecond
 )
 
-// countChecks charges the client for the checks whether its user may run a command. It must be called only when the command
-// has been run, queued or refused, or is about to be collected. After an earlier charge, the client would give way because
-// of these very checks, and then the node would have to make them again.
+// countChecks charges for checks of rights. It must be called after the command or just before it is collected: charged earlier, the
+// client would give way and be checked again.
 func (s *session) countChecks() {
 	if n := s.checked; n > fewChecks {
 		paid := s.own.paid
@@ -198,8 +180,7 @@ func (s *session) countChecks() {
 	s.checked = 0
 }
 
-// checksMuch reports whether the client has to give way before the node collects a command for the leader. It has to if the
-// node took many steps to check whether the user may run the command, and has already worked for ownSlice for the client.
+// checksMuch reports whether the client has to give way before its command is collected, because the checks of its rights took many steps.
 func (s *session) checksMuch() bool {
 	return s.checked > fewChecks && s.own.exceeds(ownSlice, s.srv.cfg.Clock) && !s.needsAuth()
 }
@@ -207,8 +188,8 @@ func (s *session) checksMuch() bool {
 // listensTo returns how many subscriptions and prefixes for CLIENT TRACKING the session has.
 func (s *session) listensTo() int { return int(s.subbed.Load()) + len(s.tracking.Load().listens()) }
 
-// namesTake returns the time that a command will take for its names (namesIn); 0 if they are few. The client gives way for them
-// before the command, not after it: hundreds of clients may each send one such command as their first.
+// namesTake returns how long a command will take for many names. The client gives way before it, because hundreds of clients may send one
+// each.
 func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	if n := s.namesIn(cmd, args); n > fewNames {
 		return time.Duration(n) * plumbingTakes
@@ -239,8 +220,7 @@ func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	return takes > 0 && s.own.paid == 0 && s.own.wouldExceed(plumbingSlices*ownSlice, takes, s.srv.cfg.Clock()) && !s.needsAuth()
 }
 
-// rest makes the client give way if it has to (mustRest), and reports whether it did. On a loop it does nothing: the loop hands such
-// a client to a goroutine first.
+// rest makes the client give way if it has to. On a loop it does nothing: the loop hands such a client to a goroutine first.
 func (s *session) rest(cmd *store.Command, args [][]byte) (waited bool) {
 	if !s.mustRest(cmd, args) || !s.mayWait() {
 		return false

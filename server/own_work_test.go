@@ -10,9 +10,7 @@ import (
 	"time"
 )
 
-// TestOwnWorkRests: the node counts the time of the commands that it answers itself. A client that has used much of this time gives
-// way before its next such command, also within EXEC. Lock libraries use subscriptions and transactions: for these, a client gives
-// way only in a flood.
+// TestOwnWorkRests: a client that has used much time of its node gives way, but for subscriptions and transactions only in a flood.
 func TestOwnWorkRests(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -124,8 +122,7 @@ func TestOwnWorkRestsWithinExec(t *testing.T) {
 	})
 }
 
-// TestChecksAreOwnWork: the steps of the check whether a user may run a command count as work, whether the command is refused or
-// goes to the leader. Later commands with short checks do not pay for earlier checks again.
+// TestChecksAreOwnWork: long checks of a user's rights count as work once, even for refused commands.
 func TestChecksAreOwnWork(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		rule := "~*" + strings.Repeat("[a]", 63) + "[b]"

@@ -12,13 +12,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// params are the parameters that CONFIG GET and CONFIG SET know. The map params.values contains the value of each parameter
-// as text, as CONFIG GET prints it. For a parameter that is shared, faced or secret (see paramDef), it contains only the
-// default. The atomics are the values that this node acts on, for readers that must not wait for mu.
+// params are the parameters of CONFIG GET and CONFIG SET: values has them as text, and the atomics for readers that must not wait for mu.
 type params struct {
-	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its last effect. So only one CONFIG
-	// SET runs at a time, and a refused one has no effect. A CONFIG SET merges some values, such as client-output-buffer-limit or the
-	// TLS files, into the present ones. It never loses the change of another CONFIG SET. A CONFIG SET may wait for the leader, so no
+	// setting has an element during a CONFIG SET, so that none loses the change of another. A CONFIG SET may wait for the leader, so no
 	// event loop may wait for setting.
 	setting chan struct{}
 
@@ -60,8 +56,8 @@ const (
 	enumParam             // one of paramDef.words
 )
 
-// paramDef describes a parameter. If it has neither apply nor tls, CONFIG SET only changes what CONFIG GET and INFO show. But shared
-// parameters and requirepass take effect through the leader.
+// paramDef describes a parameter. Without apply and tls, CONFIG SET changes only what is shown, unless the parameter takes effect through
+// the leader (shared, requirepass).
 type paramDef struct {
 	name      string
 	alias     string
@@ -104,16 +100,13 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. That many steps take a
-// few milliseconds and suffice for a few hundred patterns; clients usually send one. A match of one pattern against one name counts as
-// triedSteps steps plus the steps that redistext.MatchFoldWithin returns.
+// paramSteps bounds the matching of one CONFIG GET. Each match counts triedSteps steps besides those of redistext.MatchFoldWithin.
 const (
 	paramSteps = 1 << 20
 	triedSteps = 8
 )
 
-// get returns the names and values of the parameters that CONFIG GET asks for. For the values of shared and faced parameters, which p
-// does not store, it calls elsewhere(defs). ok is false if the patterns need more than paramSteps.
+// get returns the names and values for CONFIG GET. elsewhere returns the values that p does not store. ok is false beyond paramSteps.
 func (p *params) get(patterns [][]byte, elsewhere func([]*paramDef) []string) (list []store.Reply, ok bool) {
 	found, ok := p.find(patterns)
 	if !ok {
@@ -144,8 +137,7 @@ type foundParam struct {
 	shown string
 }
 
-// find returns the parameters that CONFIG GET asks for by name or by pattern. The reply shows a name without wildcards as the
-// client spelled it. ok is false if the patterns need more than paramSteps.
+// find returns the parameters for CONFIG GET. ok is false beyond paramSteps.
 func (p *params) find(patterns [][]byte) (list []foundParam, ok bool) {
 	seen, left := map[string]bool{}, paramSteps
 	add := func(name, shown string) {
@@ -236,8 +228,7 @@ func (p *params) value(name string) string {
 	return p.values[p.defs[name]]
 }
 
-// parse returns the canonical form of a value, or a text that says what is wrong with the value. If Redis also refuses the value, the
-// text is Redis's. The argument old is the parameter's present value.
+// parse returns the canonical form of a value, or what is wrong with it, as Redis says it. old is the present value.
 func (d *paramDef) parse(value, old string) (canonical, fault string) {
 	switch d.kind {
 	case intParam:
@@ -291,15 +282,14 @@ func (d *paramDef) inRange(n int64) (canonical, fault string) {
 	return strconv.FormatInt(n, 10), ""
 }
 
-// limitClasses are the client classes of client-output-buffer-limit, in the order in which CONFIG GET shows them. No client of this
-// server is in the class slave, because Redis's replicas cannot connect; the class exists because clients set its limits.
+// limitClasses are the classes of client-output-buffer-limit, in the order of CONFIG GET. No client is a slave, but clients set that
+// limit.
 var limitClasses = []string{"normal", "slave", "pubsub"}
 
 // defaultLimits is the default of client-output-buffer-limit.
 const defaultLimits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
 
-// mergeLimits returns the new client-output-buffer-limit. The argument value contains the limits of some classes, in the form of a
-// CONFIG SET. The other classes keep the limits that they have in the argument old.
+// mergeLimits returns the limits in old, with the classes that occur in value replaced.
 func mergeLimits(value, old string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%4 != 0 {

@@ -9,8 +9,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// flag, num, mem and text each return a parameter of their kind (boolParam, intParam, memoryParam, textParam). name is its name in
-// Redis 7.0, and alias is its older name, if it has one.
+// flag, num, mem and text return a parameter of one kind; alias is its older name in Redis.
 func flag(name, alias, value string) *paramDef {
 	return &paramDef{name: name, alias: alias, kind: boolParam, value: value}
 }

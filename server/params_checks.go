@@ -23,8 +23,7 @@ func checkHz(value string) (canonical, fault string) {
 	return strconv.FormatInt(min(max(n, 1), 500), 10), ""
 }
 
-// checkOff returns the check for activedefrag, which can only be off, because Go's memory management does not defragment. The check
-// accepts no, and refuses yes with the error text in the argument fault.
+// checkOff returns the check for activedefrag: only no is possible, because Go's memory management does not defragment.
 func checkOff(fault string) func(string) (string, string) {
 	return func(value string) (string, string) {
 		switch {
@@ -56,8 +55,7 @@ var titleVariables = map[string]bool{
 	"title": true, "server-mode": true, "unixsocket": true, "listen-addr": false, "port": false, "tls-port": false, "config-file": false,
 }
 
-// checkTitle accepts a template that has only known variables and never results in a blank title. It assumes that every
-// variable that may be empty is empty.
+// checkTitle accepts a template with known variables only, whose title is never blank.
 func checkTitle(value string) (canonical, fault string) {
 	const bad = "template format is invalid or contains unknown variables"
 	shown := ""
@@ -96,8 +94,7 @@ func checkPassword(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// memoryOf parses an amount of memory as Redis does: an empty text or a unit without a number is 0. An amount that does not fit
-// into 64 bits is math.MaxUint64; Redis lets some of these wrap around.
+// memoryOf parses an amount of memory as Redis does, but returns math.MaxUint64 for any amount beyond 64 bits.
 func memoryOf(value string) (n uint64, ok bool) {
 	digits := strings.TrimRight(value, "bBkKmMgG")
 	unit, ok := store.ParseMemory("1" + value[len(digits):])

@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// TestRefusedChangeHasNoEffect: the TLS parameters of a CONFIG SET have no effect before the leader has accepted the CONFIG SET. If
-// the leader refuses it, the change that another client has made meanwhile stays.
+// TestRefusedChangeHasNoEffect: TLS parameters take effect only after the leader has accepted the CONFIG SET. A refused CONFIG SET undoes
+// no other client's change.
 func TestRefusedChangeHasNoEffect(t *testing.T) {
 	ts := newTestServer(t, nil)
 	a, b := ts.dial(t), ts.dial(t)
@@ -38,8 +38,7 @@ func TestRefusedChangeHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestSettingsDoNotQueue: a CONFIG SET that finds another one in progress waits until the other one ends, but for settingWait at most.
-// After that time, the server refuses it.
+// TestSettingsDoNotQueue: a CONFIG SET that waits for another one is refused after settingWait.
 func TestSettingsDoNotQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{srv: &Server{params: &params{setting: make(chan struct{}, 1)}, stop: make(chan struct{})}}

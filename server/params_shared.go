@@ -4,18 +4,15 @@ import (
 	"lockstep/store"
 )
 
-// Shared parameters hold for the whole cluster. The leader follows them when it runs a command, whichever node the client is
-// connected to, and a new leader has the same values. notify-keyspace-events, for example, decides what a command writes. So shared
-// parameters are replicated state: write op 26 sets them, and the snapshot and the state hash contain them.
+// Shared parameters hold for the whole cluster, because the leader follows them when it runs a command. They are replicated state: write
+// op 26 sets them, and the snapshot and the state hash contain them.
 //
-// For CONFIG SET, the client's node checks all parameters, and reads the files that TLS parameters name. It then submits a
-// CONFIG SET with only the shared parameters and requirepass, which the leader runs (runConfigSet). Unless the leader
-// refuses it, the node then sets the remaining parameters, which concern this node alone.
+// For CONFIG SET, the client's node checks all parameters, and submits the shared ones and requirepass to the leader (runConfigSet). Then
+// the node sets the others, which concern this node alone.
 //
-// The leader gets each shared value as the client wrote it. The form that CONFIG GET shows may say less: for notify-keyspace-events,
-// it leaves out the letter n next to A. Only memory sizes are sent in another form, in bytes.
+// The leader gets each value as the client wrote it, because the form that CONFIG GET shows may say less.
 //
-// CONFIG GET asks the leader for the values; without a leader, it returns the values that this node has applied.
+// CONFIG GET asks the leader for the values; without a leader, it returns those that this node has applied.
 
 // runConfigSet is the leader's part of CONFIG SET: it sets shared parameters, and for requirepass the password of the default user.
 func runConfigSet(c *store.Ctx) store.Reply {
@@ -68,10 +65,8 @@ func (s *session) onLeader(args ...string) store.Reply {
 	return s.settle(s.askLeader(s.call(cmd, words)))
 }
 
-// shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default
-// user of every node: the hash of the password, or nopass if requirepass is empty. A leader of version 0.1.0 would answer OK to
-// requirepass and to the parameters of the compact forms, and store them, but not follow them. So shareParams refuses requirepass
-// while the leader may be of that version. It refuses the parameters of the compact forms while any node may be of that version.
+// shareParams sends shared parameters, and requirepass as an ACL rule, to the leader. It refuses some while there may be nodes of version
+// 0.1.0, which would ignore them.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
@@ -106,9 +101,8 @@ func (s *session) shareParams(c change) store.Reply {
 	return r
 }
 
-// paramsElsewhere returns the values of faced and shared parameters as CONFIG GET shows them. The only faced one is cluster-enabled.
-// paramsElsewhere asks the leader once for all shared ones, because this node may not have applied a recent change yet. If the leader
-// does not answer, the values are those that this node has applied.
+// paramsElsewhere returns the values of faced and shared parameters. It asks the leader, because this node may not have applied a recent
+// change yet.
 func (s *session) paramsElsewhere(defs []*paramDef) []string {
 	ask := []string{"config", "get"}
 	for _, def := range defs {

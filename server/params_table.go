@@ -10,8 +10,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// table returns the parameters. Those that describing() and accepted() return have no effect. They exist because clients and tools
-// ask for them; their values describe this server in Redis's terms as well as possible.
+// table returns the parameters. Those of describing and accepted have no effect, but clients and tools ask for them.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
 		{name: "requirepass", value: cfg.RequirePass, check: checkPassword}, // see shareParams
@@ -93,8 +92,7 @@ func (p *params) watching() []*paramDef {
 	}
 }
 
-// describing are parameters that CONFIG SET cannot change on this server. Redis can change bind and port, so here CONFIG SET accepts
-// the present values of these two.
+// describing are parameters that cannot change here. Redis can change bind and port, so CONFIG SET accepts their present values.
 func describing(cfg *Config) []*paramDef {
 	fixed := func(name, alias, value string) *paramDef {
 		return &paramDef{name: name, alias: alias, value: value, fixed: true}
@@ -158,9 +156,7 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// busyThreshold converts a value of busy-reply-threshold to a duration. As in Redis, 0 means that nobody is ever told BUSY.
-// For that, the result is very long, but not the longest duration: the node adds it to points in time, and the sum must not
-// overflow.
+// busyThreshold converts a value of busy-reply-threshold. 0 means never: half of the longest duration, so that sums do not overflow.
 func busyThreshold(ms int64) time.Duration {
 	if ms == 0 {
 		return math.MaxInt64 / 2

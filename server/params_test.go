@@ -30,8 +30,7 @@ func TestParametersWithAnEffectAreDocumented(t *testing.T) {
 	}
 }
 
-// TestFormsWaitForOlderNodes: a node of version 0.1.0 ignores the parameters of the compact forms. It would keep values in other
-// forms than newer nodes. So the leader refuses these parameters while there may be such a node.
+// TestFormsWaitForOlderNodes: the leader refuses the parameters of the compact forms while a node of version 0.1.0 might ignore them.
 func TestFormsWaitForOlderNodes(t *testing.T) {
 	for _, older := range []bool{true, false} {
 		txn := store.New().Begin(store.Time{}, 1, store.Env{Older: func() bool { return older }})
@@ -73,8 +72,7 @@ func TestFormsAreNotSentToOlderNodes(t *testing.T) {
 	}
 }
 
-// TestPasswordWaitsForOlderNodes: a leader of version 0.1.0 would answer OK to a CONFIG SET requirepass of a newer node, and set no
-// password. So the newer node sends it nothing.
+// TestPasswordWaitsForOlderNodes: a node sends no requirepass to a leader of version 0.1.0, which would answer OK and set none.
 func TestPasswordWaitsForOlderNodes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -91,8 +89,8 @@ func TestPasswordWaitsForOlderNodes(t *testing.T) {
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
 
-// TestPatternsForParametersAreBounded: CONFIG GET refuses a request with very many patterns, because matching them could take
-// minutes. Names without wildcards are not matched, so there may be many of them.
+// TestPatternsForParametersAreBounded: CONFIG GET refuses very many patterns, because matching them could take minutes. Names without
+// wildcards may be many.
 func TestPatternsForParametersAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	get := func(pattern string, times int) (values []store.Reply, ok bool) {
@@ -116,8 +114,8 @@ func TestPatternsForParametersAreBounded(t *testing.T) {
 	c.expect("-" + string(errManyPatterns) + "\r\n")
 }
 
-// TestMaxMemoryBeyondTheMachineIsWarnedOf: the log warns of a maxmemory that is more than the machine's memory. With such a value,
-// the kernel ends the node before the node refuses a write.
+// TestMaxMemoryBeyondTheMachineIsWarnedOf: the log warns of a maxmemory beyond the machine's memory, because the kernel would end the node
+// first.
 func TestMaxMemoryBeyondTheMachineIsWarnedOf(t *testing.T) {
 	for _, has := range []int64{0, 1 << 30} {
 		log := new(lines)

@@ -7,9 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// secrecy are the parameters of TLS. Those that set a field of TLSFiles take effect for new connections. A CONFIG SET is
-// refused if the TLS files cannot be used with all of its changes together (prepareTLS). The parameters of the last group
-// have no effect.
+// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect for new connections, the last ones never.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
 	if cfg.TLS != nil {
@@ -47,9 +45,7 @@ func secrecy(cfg *Config) []*paramDef {
 // faultTLS is Redis's error text for TLS parameters that cannot be used.
 const faultTLS = "Unable to update TLS configuration. Check server logs."
 
-// prepareTLS reads the TLS files that a change sets. As in Redis, it also refuses tls-cluster and tls-replication without
-// certificates, although these two have no effect here. The function use makes the new settings effective for new
-// connections. The caller holds params.setting, so no other CONFIG SET changes a setting in between.
+// prepareTLS reads the TLS files that a change sets. use puts them into effect for new connections. The caller holds params.setting.
 func (srv *Server) prepareTLS(c change) (use func(), refusal store.Error) {
 	files, first, needs := srv.cfg.TLS.Files(), "", ""
 	for i, def := range c.defs {

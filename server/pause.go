@@ -22,8 +22,7 @@ const (
 	pauseAll
 )
 
-// pause implements CLIENT PAUSE. As in Redis, a pause concerns one node: commands of this node's clients wait here. It does not delay
-// the clients of other nodes, replication, or commands that have already reached the leader.
+// pause implements CLIENT PAUSE. As in Redis, commands of this node's clients wait here, but not what has reached the leader.
 type pause struct {
 	clock   func() time.Time
 	backend Backend         // to look up scripts and functions
@@ -151,8 +150,7 @@ func (p *pause) count() int {
 	return len(p.waiting)
 }
 
-// The goroutine watch looks at the clock every pausePoll, or earlier. A timer for the whole rest of a pause would not do: if
-// somebody sets the clock forward, the pause must end earlier.
+// The goroutine watch looks at the clock at least every pausePoll, because somebody may set the clock forward.
 const pausePoll = 20 * time.Millisecond
 
 // watch ends the pause when its time is over.
@@ -208,8 +206,7 @@ func doClientUnpause(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// doClientUnblock unblocks a client of this node, but not one that CLIENT PAUSE holds back. Redis unblocks such a client,
-// too, and then replies to it twice.
+// doClientUnblock unblocks a client of this node, but not one that CLIENT PAUSE holds back: Redis replies to it twice.
 func doClientUnblock(s *session, args [][]byte) store.Reply {
 	reply, refusal := store.WaitTimedOut, store.Error("")
 	switch {

@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// sharedLook lets goroutines that wait at the same time share one question to the leader: have the users changed? Clients
-// that have not authenticated cause such a question with each attempt to log in, as often as they like.
+// sharedLook lets goroutines share one question to the leader: have the users changed? Strangers can cause it as often as they like.
 type sharedLook struct {
 	turn sync.Mutex // held while a look asks the leader, so only one look asks at a time
 	mu   sync.Mutex
@@ -24,8 +23,7 @@ type look struct {
 	known bool          // this node has applied all changes of users that the leader knew when it answered
 }
 
-// look returns the look that will ask the leader next. It has not asked yet, so the leader's answer will be newer than the call. All
-// calls that come before it asks return the same look.
+// look returns the look that will ask the leader next, so that the answer is newer than the call.
 func (srv *Server) look() *look {
 	s := &srv.looks
 	s.mu.Lock()
@@ -62,14 +60,12 @@ const (
 	// A node whose process was stopped searches for a leader for at least stoppedTimes × Server.patience, before it concludes that
 	// there is none.
 	stoppedTimes = 5
-	// clusterTimes × Server.patience bounds the search for a leader, and then the wait for its answer, in two cases: before
-	// a command that changes the cluster (checkOperator), and for the second check of a password (session.sure). Other
-	// commands do not wait as long.
+	// clusterTimes × Server.patience bounds the search for a leader (but see Config.FailoverWait) and the wait for its answer, in
+	// checkOperator and session.sure.
 	clusterTimes = 5
 )
 
-// asksOnce returns a function that says how recent this node's users and passwords are. The first call of that function asks
-// the leader, because another node may have changed them. Later calls return the result of the first.
+// asksOnce returns a function that says how recent this node's users are, and asks the leader at its first call only.
 func (srv *Server) asksOnce() func() knowledge {
 	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience()) })
 }
@@ -92,9 +88,8 @@ func (s *session) asksAnew() func() knowledge {
 	}
 }
 
-// upToDate tries to learn from the leader the users that the leader knows, and returns how far it succeeded. The argument search bounds
-// the time of the search for a leader; the argument patience bounds the wait for the leader's answer. A node whose process was
-// suspended searches longer (stoppedTimes), because it may be about to find a leader or to reconnect to one.
+// upToDate tries to learn the users from the leader, and returns how far it succeeded. search bounds the time to find a leader (longer
+// after a suspension), patience the wait for its answer.
 func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():
@@ -139,8 +134,7 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	return knowsSelf
 }
 
-// pulse detects that the process was stopped for a while (SIGSTOP, a suspended machine). The node may then have missed changes of
-// the users for as long as the stop lasted, even if it still has a leader in its own view.
+// pulse detects that the process was stopped for a while, so that the node may have missed changes of the users.
 type pulse struct {
 	last   atomic.Int64 // time of the last pulse, Unix ns
 	missed atomic.Bool  // a pulse came too late, and since then upToDate has neither caught up with a leader nor found that there is none
@@ -184,8 +178,7 @@ const (
 	Forbidden         // the user does not have the right to the command, or there is no such command
 )
 
-// Permits says whether a user may run a command, for clients of protocols other than Redis's, such as HTTP. The empty name stands
-// for the default user without a password.
+// Permits says whether a user may run a command, for other protocols such as HTTP. The empty name is the default user without a password.
 func (srv *Server) Permits(name, password, command string) Verdict {
 	anonymous := name == ""
 	if anonymous {

@@ -38,8 +38,7 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 	}
 }
 
-// TestHelloAsksOnce: a HELLO with many users and passwords checks each of them, but asks the leader only once. This also holds in a
-// transaction. A transaction of many AUTHs and HELLOs asks only once, too.
+// TestHelloAsksOnce: a HELLO with many users and passwords asks the leader once, and so does a transaction of many AUTHs and HELLOs.
 func TestHelloAsksOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned
@@ -70,8 +69,7 @@ func TestHelloAsksOnce(t *testing.T) {
 	asked(3, ts.dial(t), wrong+array("ACL", "WHOAMI")+array("CLIENT", "GETNAME"), "-"+string(errWrongPass)+"\r\n$1\r\na\r\n$1\r\nz\r\n")
 }
 
-// TestRightsTakenElsewhere: a user has lost a right through another node. A node that has not learned this yet must not run a
-// command for operators by this right.
+// TestRightsTakenElsewhere: a node that has not learned that a user has lost a right must not run a command for operators by this right.
 func TestRightsTakenElsewhere(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, change := range []string{"ACL SETUSER op -@all", "ACL DELUSER op"} {
@@ -109,9 +107,7 @@ func TestRightsTakenElsewhere(t *testing.T) {
 	})
 }
 
-// TestPasswordWithdrawnElsewhere: a password of a user was withdrawn at another node. A node that has not learned this yet lets
-// nobody in by this password. If a new user has the name of a deleted one, the connections of the deleted user do not run commands
-// as the new user.
+// TestPasswordWithdrawnElsewhere: a node that has not learned of a withdrawn password lets nobody in by it.
 func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, change := range []string{"ACL SETUSER op <p", "ACL SETUSER op resetpass >q", "ACL SETUSER op off", "ACL DELUSER op", "ACL SETUSER op reset"} {
@@ -140,8 +136,7 @@ func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	})
 }
 
-// TestNewPasswordAtALateNode: a user has got a new password, but this node has to apply much before it learns that. The node must
-// not call the new password wrong.
+// TestNewPasswordAtALateNode: a node that lags behind does not call a new password wrong.
 func TestNewPasswordAtALateNode(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -161,8 +156,7 @@ func TestNewPasswordAtALateNode(t *testing.T) {
 	})
 }
 
-// TestLetInWithoutALeader: a client has logged in while the node reached no leader. The node refuses the client's commands until a
-// leader has confirmed the password. Only a few commands such as PING are exempt.
+// TestLetInWithoutALeader: after a login without a leader, the node refuses most commands until a leader has confirmed the password.
 func TestLetInWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -209,8 +203,8 @@ func TestLetInWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestTransactionBeginsWithoutALeader: a client logs in and sends a whole transaction while the node reaches no leader. The
-// transaction is run as a whole or not at all, whenever a leader appears.
+// TestTransactionBeginsWithoutALeader: after a login without a leader, a transaction is run as a whole or not at all, whenever a leader
+// appears.
 func TestTransactionBeginsWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -254,8 +248,7 @@ func TestLoginWaitsForALeaderAsOthersDo(t *testing.T) {
 	c.do("GET k", "-"+string(cluster.ErrClusterDown)+"\r\n")
 }
 
-// TestPiecesAwaitNoLeader: only LOCKSTEP BACKUP BEGIN waits for a leader, not LOCKSTEP BACKUP READ. But if there is a leader, the
-// node asks it before each piece whether the client's password still counts.
+// TestPiecesAwaitNoLeader: LOCKSTEP BACKUP READ waits for no leader, but asks one that is there whether the password still counts.
 func TestPiecesAwaitNoLeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -288,8 +281,7 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 	})
 }
 
-// TestStoppedNodeIsTold: a node whose process was suspended finds a leader. It runs no commands of operators until this leader has sent
-// it the users, however long that takes. A node that was not suspended waits for some time, and then uses the users that it knows.
+// TestStoppedNodeIsTold: a node that was suspended runs no commands of operators until a leader has sent it the users.
 func TestStoppedNodeIsTold(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned // otherwise learnUsers might still ask the leader
@@ -352,8 +344,7 @@ func TestPermits(t *testing.T) {
 	}
 }
 
-// TestPermitsBesideASilentLeader: a leader may not answer, for example while its disk hangs. Then no request at the HTTP port waits
-// for it for long. Otherwise strangers could make any number of requests wait.
+// TestPermitsBesideASilentLeader: no request at the HTTP port waits for long for a leader that does not answer.
 func TestPermitsBesideASilentLeader(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.patience = "secret", 10*time.Millisecond })
 	<-ts.learned
@@ -406,8 +397,7 @@ func TestLogOfRefusalsIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnotherUserOfTheSameName: one transaction deletes a user and sets a user of the same name. This is another user. The first
-// user's connections end, and get none of the second user's rights.
+// TestAnotherUserOfTheSameName: if one transaction deletes a user and sets a user of the same name, the first user's connections end.
 func TestAnotherUserOfTheSameName(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -445,8 +435,7 @@ func TestAnotherUserOfTheSameName(t *testing.T) {
 	})
 }
 
-// TestChangesOfTheClusterNeedAnAnswer: without a leader, a client that asks for a change of the cluster is told that the leader does
-// not answer. The error does not speak of rights, because the cluster may have no users.
+// TestChangesOfTheClusterNeedAnAnswer: without a leader, a change of the cluster fails with an error that does not speak of rights.
 func TestChangesOfTheClusterNeedAnAnswer(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned

@@ -13,8 +13,7 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// cutSocket is a socket that takes and gives only a few bytes at a time. Each byte of plan is the number of bytes for one call; 0
-// means none.
+// cutSocket takes and gives only a few bytes at a time. Each byte of plan is the number of bytes for one call.
 type cutSocket struct {
 	in, out []byte
 	plan    []byte
@@ -45,8 +44,7 @@ func (p *cutSocket) tryWrite(b []byte) (int, error) {
 
 func (p *cutSocket) drained() bool { return len(p.in) == 0 }
 
-// shaken returns the two ends of a connection after the TLS handshake, each with its socket. The server's end is as a loop has it,
-// but its socket is a cutSocket.
+// shaken returns the two ends of a connection after the TLS handshake. The server's end uses a cutSocket.
 func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cutSocket, *tls.Conn, *memConn) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -94,8 +92,7 @@ func (m *memConn) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// echo plays a loop that sends back what it gets, and returns what the client receives. Like an outbox, echo begins each write with
-// what the write before has left.
+// echo plays a loop that sends back what it gets. Each write begins with the rest of the write before.
 func echo(t testing.TB, sc *tlsConn, socket *cutSocket, c *tls.Conn, mem *memConn, messages [][]byte) []byte {
 	t.Helper()
 	for _, m := range messages {
@@ -192,8 +189,8 @@ func TestFloodOfKeyUpdates(t *testing.T) {
 	sc.raw = deaf{socket}
 	buf := make([]byte, 2048)
 	for i := range 100_000 {
-		// crypto/tls offers no way to make a client update its keys. So the test writes 27 bytes of ciphertext at the server's end,
-		// as if the server answered a key update.
+		// crypto/tls cannot make a client update its keys. So the test writes 27 bytes of ciphertext, as if the server answered a key
+		// update.
 		if _, err := (under{c: sc}).Write(make([]byte, 27)); err != nil {
 			if i*27 < sealAtOnce {
 				t.Errorf("after %d", i)

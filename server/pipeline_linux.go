@@ -15,8 +15,8 @@ import (
 //	            ↘ away (a goroutine has it) ↗
 //	            ↘ blocked (by a command or CLIENT PAUSE) ↗
 //
-// The loop reads only idle connections, so the commands of a client run in the order in which it sent them. Only the loop uses a
-// loopConn, except where a comment says otherwise; in the state away, a goroutine uses the fields s, guard and next.
+// The loop reads only idle connections, so a client's commands run in order. Only the loop uses a loopConn, except where a comment says
+// otherwise; a goroutine that has it uses s, guard and next.
 type loopConn struct {
 	fdConn
 	tls   *tlsConn // nil without TLS
@@ -100,10 +100,7 @@ func (l *loop) advance(c *loopConn) {
 	l.again(c)
 }
 
-// inVain charges a client for lines without a command, such as empty lines. It adds the time that they take (emptyTakes) to
-// the work that this node does for the client. Otherwise a few clients that send such lines could take all of the loop's
-// time. inVain returns true if the client has sent such lines and the work for the client exceeds ownSlice
-// (ownWork.exceeds).
+// inVain charges a client for lines without a command, and reports whether a client that sends such lines has exceeded ownSlice.
 func (l *loop) inVain(c *loopConn) bool {
 	if n := c.guard.vain; n > 0 {
 		c.guard.vain = 0
@@ -146,9 +143,7 @@ func (l *loop) begin(c *loopConn) {
 	l.step(c)
 }
 
-// step runs commands until the pipeline is done or has to wait. It treats each command as session.dispatch does, but never waits
-// itself. If a command may have to wait, step leaves the connection to another goroutine, which gives the connection back later
-// (newsReturned).
+// step runs commands as session.dispatch does, but never waits: a command that may wait goes to a goroutine (newsReturned).
 func (l *loop) step(c *loopConn) {
 	c.state = connRunning
 	s, g := c.s, c.guard
@@ -253,8 +248,7 @@ func (l *loop) resume(c *loopConn) {
 	l.step(c)
 }
 
-// sendAway leaves the connection to a goroutine. The event loop must not wait, but first() or the next command may have to.
-// The goroutine runs first(), and then the pipeline up to a command that blocks or that CLIENT PAUSE holds back.
+// sendAway leaves the connection to a goroutine, which runs first() and the pipeline up to a command that blocks or is paused.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {
@@ -305,8 +299,7 @@ func (l *loop) protocolError(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// retire ends a connection. The caller makes sure that no goroutine runs commands of the connection, and that all of its submissions
-// are answered. If a command of the connection is blocked, retire abandons this command.
+// retire ends a connection. No goroutine may be running its commands, and all of its submissions must be answered.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
 	c.leaveShare()

@@ -28,8 +28,7 @@ func newSmallServer(t *testing.T, loops int) *testServer {
 	return ts
 }
 
-// TestLoginsKeepTheirPlaces: a node asks the leader about a right password. Meanwhile, strangers connect and send nothing. The
-// client with the right password keeps its place; a client with a wrong password does not.
+// TestLoginsKeepTheirPlaces: a client with a right password keeps its place beside strangers while the node asks the leader.
 func TestLoginsKeepTheirPlaces(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newSmallServer(t, loops)
@@ -54,8 +53,7 @@ func TestLoginsKeepTheirPlaces(t *testing.T) {
 	})
 }
 
-// TestWhoHadATurnGoesFirst: strangers send parts of commands, or commands that are refused. New clients get the places of these
-// strangers. A client that came earlier, but of which the node has read nothing yet, keeps its place.
+// TestWhoHadATurnGoesFirst: new clients get the places of strangers that have had a turn, not of those of which nothing has been read.
 func TestWhoHadATurnGoesFirst(t *testing.T) {
 	for name, says := range map[string]string{"part": "*2\r\n$4\r\nAUTH\r\n$100\r\nx", "wrong": "AUTH wrong\r\n", "other": "PING\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +78,7 @@ func TestWhoHadATurnGoesFirst(t *testing.T) {
 	}
 }
 
-// TestWithdrawnPasswordsLoseTheirPlaces: a node takes a withdrawn password for right, because it has not learned of the change. When
-// the leader has answered, the client with this password is a stranger like the others.
+// TestWithdrawnPasswordsLoseTheirPlaces: once the leader has answered, a client with a withdrawn password is a stranger like the others.
 func TestWithdrawnPasswordsLoseTheirPlaces(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass = loops, "secret" })
@@ -99,8 +96,8 @@ func TestWithdrawnPasswordsLoseTheirPlaces(t *testing.T) {
 	})
 }
 
-// TestFamiliarAddressesGoLast: an address is familiar if somebody has logged in there. The server cuts off clients at familiar
-// addresses after the other strangers, unless they have more than half of the places.
+// TestFamiliarAddressesGoLast: strangers at addresses of earlier logins are cut off after the others, unless they have more than half of
+// the places.
 func TestFamiliarAddressesGoLast(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 16 })
 	<-ts.learned

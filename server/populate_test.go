@@ -7,8 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// TestPopulateIsBounded: DEBUG POPULATE refuses a value that no log entry could hold, before it makes the value. It also refuses to
-// make more keys than memory has room for.
+// TestPopulateIsBounded: DEBUG POPULATE refuses a value that no log entry could hold, and more keys than memory has room for.
 func TestPopulateIsBounded(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := ts.dial(t)

@@ -105,8 +105,8 @@ func sealedConn(t *testing.T, loops int) (*tls.Conn, *recordSealer) {
 	return conn, newRecordSealer(t, keyLog.String())
 }
 
-// TestMessagesOfTheHandshakeAfterIt: once the handshake is over, the server cuts off a client that begins another large handshake
-// message. crypto/tls would keep 256 KiB for each such client, even for one that has sent no password.
+// TestMessagesOfTheHandshakeAfterIt: after the handshake, a client that begins another large handshake message, which crypto/tls would
+// keep, is cut off.
 func TestMessagesOfTheHandshakeAfterIt(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		conn, s := sealedConn(t, loops)

@@ -65,9 +65,7 @@ func TestNewcomersWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestFewNewcomersWaitForRoom: the sessions of clients that were cut off do not end, for example because the leader does not answer
-// their logins. Meanwhile, TLS clients come as fast as they can do the handshake. Only some of them wait for room, because each takes
-// memory and a file descriptor.
+// TestFewNewcomersWaitForRoom: if sessions that were cut off do not end, only some newcomers wait for room.
 func TestFewNewcomersWaitForRoom(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients, c.MaxHandshakes = "secret", 16, 8 })
 	for range 19 { // the last three come in because three others are cut off
@@ -127,8 +125,7 @@ func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesBeforeItsPasswordIsRead: a client sends its password and a script, and hangs up before the node reads them. While the
-// script waits, a new client gets the place of this client, even if a write to this client has failed already.
+// TestWhoLeavesBeforeItsPasswordIsRead: a client that hangs up before its password is read gives its place to a new client.
 func TestWhoLeavesBeforeItsPasswordIsRead(t *testing.T) {
 	ts, clients := fullOfStrangers(t)
 	ts.hungUp(clients[2])
@@ -149,9 +146,7 @@ func TestWhoLeavesBeforeItsPasswordIsRead(t *testing.T) {
 	}
 }
 
-// TestClientsThatHaveLeftGiveRoom: clients send a script each, and close their connections while the scripts wait for their turns.
-// The server cuts off those that left first, and new clients get their places. A waiting client that has not left stays. CLIENT KILL
-// then ends all but its caller.
+// TestClientsThatHaveLeftGiveRoom: new clients get the places of clients that have left while their scripts wait.
 func TestClientsThatHaveLeftGiveRoom(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxClients = 16 })
 	admin := ts.dial(t)

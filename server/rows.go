@@ -50,9 +50,8 @@ func (r *row) command() store.Command {
 	return c
 }
 
-// bindHandlers returns the handlers of this package by the commands of the table. A few commands of other packages have
-// handlers here, too. SELECT has one because the database belongs to the session; store's SELECT is for scripts. SCRIPT
-// KILL, FUNCTION KILL and FUNCTION STATS have one because they must not wait for the script that they concern.
+// bindHandlers returns the handlers of this package. SELECT has one, because the database belongs to the session; others, because they
+// must not wait for a script.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
 		"select":         doSelect,
@@ -83,9 +82,7 @@ func bindHandlers(table *store.Table) map[*store.Command]handler {
 	return bound
 }
 
-// findInPlace returns the commands that an event loop may run itself, because their handlers do not wait. loop.mayWait knows the
-// exceptions. The other commands run on a goroutine. INFO, for example, reads the state, and a running script may keep the state
-// locked for long.
+// findInPlace returns the commands that an event loop may run itself, because their handlers do not wait (exceptions: loop.mayWait).
 func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
@@ -120,9 +117,7 @@ func findKills(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
-// RunInScript runs a command of this package, such as INFO or PUBSUB, that a script has called. The leader runs it
-// during the evaluation of the script. So its handler must not ask the backend for anything that waits for the end of
-// the evaluation.
+// RunInScript runs a command of this package that a script has called. The handler must not ask the backend for what waits for the script.
 func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	do := srv.handlers[c.Cmd]
 	if do == nil || c.Cmd.Is(store.NoScript) && !srv.AllowsInScript(c.Cmd) {
@@ -133,8 +128,8 @@ func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	return s.run(do, c.Args)
 }
 
-// AllowsInScript reports whether scripts may call a command that is normally forbidden to them. The only such command is DEBUG.
-// Scripts may call it if enable-debug-command is yes and DEBUG SET-DISABLE-DENY-SCRIPTS 1 was called.
+// AllowsInScript reports whether scripts may call a command that is normally forbidden to them: DEBUG, after DEBUG
+// SET-DISABLE-DENY-SCRIPTS 1.
 func (srv *Server) AllowsInScript(cmd *store.Command) bool {
 	return srv.debugInScripts.Load() && cmd == srv.debugCmd && srv.cfg.EnableDebugCommand == "yes"
 }

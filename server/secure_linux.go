@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-// tlsConn is a TLS connection that a loop serves. The guard and the outbox use it in place of fdConn, the connection without TLS.
-// Its Read and tryWrite never wait either.
+// tlsConn is a TLS connection that a loop serves, in place of an fdConn. Its Read and tryWrite never wait.
 //
 //	socket → fdConn.Read → tls.Conn (whole records) → Read → guard
 //	socket ← fdConn.tryWrite ← sealed (ciphertext) ← tls.Conn ← tryWrite ← outbox
 //
-// If the socket has no input, crypto/tls gets a temporary error (notYet). crypto/tls keeps the part of a record that it has,
-// and goes on at the next Read. What crypto/tls writes goes into sealed, without waiting. So a goroutine that waits for the
-// socket (in Write) holds no lock of crypto/tls.
+// Without input, crypto/tls gets a temporary error (notYet), and goes on at the next Read. What crypto/tls writes goes into sealed. So a
+// goroutine that waits for the socket (in Write) holds no lock of crypto/tls.
 type tlsConn struct {
 	*fdConn
 	raw  rawConn
@@ -24,8 +22,7 @@ type tlsConn struct {
 	wire *wire
 	more bool // crypto/tls may have read data that Read has not returned yet; only the loop uses this field
 
-	// taken is how many bytes tryWrite has already encrypted of the argument p that it will get next: the first ones. Their ciphertext
-	// is in sealed. Only tryWrite uses this field.
+	// taken is how many bytes of its next argument p tryWrite has already encrypted into sealed. Only tryWrite uses this field.
 	taken int
 
 	mu     sync.Mutex
@@ -43,9 +40,7 @@ type rawConn interface {
 const (
 	// sealAtOnce is how many bytes tryWrite encrypts before it sends their ciphertext: four records.
 	sealAtOnce = 64 << 10
-	// While more than maxSealed bytes of ciphertext wait for room in the socket, crypto/tls cannot write more. tryWrite
-	// alone never leaves so many bytes. Only a client that requests new keys again and again, and reads nothing, can make so
-	// many wait.
+	// maxSealed bounds the waiting ciphertext. Only a client that requests new keys again and again, and reads nothing, reaches it.
 	maxSealed = 2 * sealAtOnce
 	// keepSealed is the size in bytes of the largest buffer that a connection keeps when all ciphertext has been sent.
 	keepSealed = 16 << 10
@@ -68,8 +63,7 @@ type under struct {
 	c        *tlsConn
 }
 
-// secure makes the connection that a loop serves after the TLS handshake on w. From now on, crypto/tls reads and writes through a value
-// of the type under. crypto/tls may have read data behind the handshake already, so the field more is true at first.
+// secure makes the connection of a loop after the handshake on w. more is true, because crypto/tls may already have read data.
 func secure(c *fdConn, w *wire) *tlsConn {
 	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, wire: w, more: true}
 	w.Conn.Conn = under{c: t}
@@ -121,9 +115,8 @@ func (t *tlsConn) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// tryWrite writes as much of p as the socket has room for. It returns how many bytes of p have been written: those whose
-// ciphertext the socket has accepted. The next call's p must begin with the bytes that are left. tryWrite may have encrypted
-// some of them already (tlsConn.taken), and does not encrypt them again.
+// tryWrite writes what the socket has room for, and returns how many bytes of p that is. The next p must begin with the rest, which may be
+// partly encrypted (taken).
 func (t *tlsConn) tryWrite(p []byte) (int, error) {
 	written := 0
 	for {

@@ -8,8 +8,7 @@ var loopTests = []func(*testing.T){
 	TestLoopHeldUp, TestLoopMessages,
 }
 
-// TestSealedDropsWhatWasSent: a client asks for new keys again and again, and reads so slowly that some ciphertext always waits. The
-// connection must not keep the ciphertext that it has sent.
+// TestSealedDropsWhatWasSent: a connection on which some ciphertext always waits does not keep the ciphertext that it has sent.
 func TestSealedDropsWhatWasSent(t *testing.T) {
 	c := &tlsConn{}
 	for range 1000 {

@@ -16,8 +16,7 @@ type secureListener struct {
 	fault  chan error
 }
 
-// secureConn is a TLS connection with a quick Close. The Close of crypto/tls alone would try for seconds to send
-// an alert to a client that does not read.
+// secureConn is a TLS connection with a quick Close. The Close of crypto/tls could try for seconds to send an alert.
 type secureConn struct {
 	*tls.Conn
 	wire *wire
@@ -42,8 +41,8 @@ func (srv *Server) newSecureListener(ln net.Listener, config func() *tls.Config)
 	return l
 }
 
-// Listener wraps the listener of another protocol (HTTP), so that it speaks TLS with this server's certificates
-// and limits. It asks clients for no certificate, because they have passwords.
+// Listener makes the listener of another protocol (HTTP) speak TLS with this server's certificates. It asks for no client certificate:
+// clients have passwords.
 func (srv *Server) Listener(ln net.Listener) net.Listener {
 	return srv.newSecureListener(ln, func() *tls.Config {
 		c := srv.hands.certs.Config()

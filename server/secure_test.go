@@ -91,9 +91,7 @@ func reset(c net.Conn) error {
 	return c.(*net.TCPConn).SetLinger(0)
 }
 
-// readLittle gives a client's socket a small receive buffer, which is full sooner if the client does not read. With TLS it does
-// nothing: the handshake has already offered the server a larger buffer. The server would learn of the smaller one only by timers
-// that are too slow for a test.
+// readLittle gives a client's socket a small receive buffer. With TLS, the handshake has already offered a larger one.
 func readLittle(t testing.TB, c net.Conn, n int) {
 	t.Helper()
 	if tcp, ok := c.(*net.TCPConn); ok {
@@ -126,8 +124,7 @@ func nameOf(test func(*testing.T)) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// TestSuites13: Go does not let a program choose the cipher suites of TLS 1.3. So the server refuses a list that lacks one of Go's
-// suites or names another one.
+// TestSuites13: Go does not let a program choose the cipher suites of TLS 1.3. So the server refuses any list but Go's.
 func TestSuites13(t *testing.T) {
 	const all = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 	for words, want := range map[string]string{

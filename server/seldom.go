@@ -11,9 +11,7 @@ import (
 // cuts off HTTP.
 const seldomSilence = time.Minute
 
-// seldomLine is a log line about events of one kind that any stranger or client can cause at will. The first event is logged at
-// once. Later there is at most one line per seldomSilence, with the number of events since the last line and the attributes of one
-// of them. Otherwise a stranger could fill the disk with the log.
+// seldomLine is a log line about events that any client can cause: at most one per seldomSilence, so that the disk cannot fill.
 type seldomLine struct {
 	log   *slog.Logger
 	level slog.Level
@@ -41,8 +39,7 @@ func (l *seldomLine) count(weight int64, args ...any) {
 	l.add(weight, args)
 }
 
-// sayRest logs the events since the last log line, if there are any and seldomSilence has passed. The server calls it every
-// second. So the log also gets the last events of all, even if no later event makes the server write a line.
+// The server calls sayRest every second, so that the log gets the last events of all, too.
 func (l *seldomLine) sayRest(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

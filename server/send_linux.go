@@ -13,8 +13,8 @@ func (l *loop) sendAnswered() {
 	l.answered = l.answered[:0]
 }
 
-// send sends the replies of a finished pipeline. If the socket has no room for all of them, a goroutine
-// sends the rest, and gives the connection back to the loop (newsReturned).
+// send sends the replies of a finished pipeline. If the socket is full, a goroutine sends the rest, and gives the connection back
+// (newsReturned).
 func (l *loop) send(c *loopConn) {
 	if c.s.out.flushNow() {
 		l.finish(c)
@@ -43,9 +43,7 @@ func (l *loop) sendPushed(queue []*loopConn) {
 	l.pushed = l.pushed[:0]
 }
 
-// sendMany sends output of many connections in batches, with one system call for each batch. It skips a last batch of
-// fewer than sendTogether connections, and sends nothing without io_uring. Its callers send what is left, one connection
-// after the other.
+// sendMany sends output of many connections, a batch per system call. Its callers send what is left, one by one.
 func (l *loop) sendMany(conns []*loopConn) {
 	for len(conns) >= sendTogether && l.uring != nil {
 		n := min(len(conns), uringEntries)

@@ -9,9 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// A Sentinel is a Server of its own beside the server for data: it has its own commands, channels and
-// clients. It watches one master, the leader of the Raft group, and the master's replicas, the other members.
-// It decides nothing: Raft tells this node what a redis-sentinel finds out by asking and voting.
+// A Sentinel is a Server of its own beside the server for data. Raft tells it what a redis-sentinel finds out by asking and voting.
 
 // watcher is the part of a Server that makes it a Sentinel.
 type watcher struct {
@@ -19,9 +17,8 @@ type watcher struct {
 	failovers failovers
 }
 
-// For failoverPause after any failover, SENTINEL FAILOVER begins no new one. Each failover is a short pause for all clients, and
-// with --sentinel-auth no, anybody may ask for one. A Sentinel knows only of failovers that it has begun or seen. So several
-// Sentinels may each begin one, if they are asked before they have seen the change of master.
+// failoverPause is the shortest time from any failover to one by SENTINEL FAILOVER, because each pauses all clients, and anybody may ask
+// for one.
 const failoverPause = 10 * time.Second
 
 // failovers says when SENTINEL FAILOVER may begin a failover.
@@ -63,11 +60,8 @@ type aside struct{ Backend }
 
 func (aside) Busy() bool { return false }
 
-// NewSentinel makes a Sentinel that calls its master by the given name. Like New, it panics on a configuration that
-// Validate refuses. cfg.Hub must be the Hub of a server that New has made already. The default user of that server may
-// log in to the Sentinel, with the cluster's password. But if cfg.AnyClient is true, the password is cfg.RequirePass.
-//
-// All clients of a Sentinel get the same events, with the same addresses. Clients with TLS need other addresses. So
+// NewSentinel makes a Sentinel that calls its master by the given name, and panics like New. cfg.Hub is the Hub of the server for data,
+// whose default user may log in with the cluster's password (cfg.AnyClient: cfg.RequirePass). Clients with TLS need other addresses, so
 // they have a Sentinel of their own, for which secret is true.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
@@ -122,8 +116,7 @@ type watched struct {
 	find   func(addr string) endpoint // returns an advertised address in that form
 }
 
-// seenBy returns the master of a topology; its addresses are in the form that the session's client gets. A node that has been removed
-// learns of no later leader, so it knows no master: clients then ask another Sentinel.
+// seenBy returns the master as the session's client sees it. A removed node learns of no later leader, so it knows no master.
 func (s *session) seenBy(t *cluster.Topology) watched {
 	if s.srv.backend.Removed() {
 		return watched{Topology: t, find: s.endpointOf}
@@ -161,8 +154,7 @@ func (w *watched) sentinels() (list []*cluster.Sighting) {
 	return list
 }
 
-// down returns the state of the master in INFO's words: ok if it is up. If it is down, the state is odown
-// (objectively down) while a majority of the voters is up, and sdown otherwise. w.master must not be nil.
+// down returns the master's state in INFO's words. odown needs a majority of voters that are up. w.master must not be nil.
 func (w *watched) down() string {
 	switch {
 	case w.master.Up:
@@ -173,8 +165,8 @@ func (w *watched) down() string {
 	return "sdown"
 }
 
-// watchMembers publishes each change of the members until the server stops. The parameter before is the state of the members at the
-// start. The parameter anywhere is a session without a client: it determines which addresses events contain.
+// watchMembers publishes each change of the members since before. The session anywhere has no client: it determines the addresses in
+// events.
 func (srv *Server) watchMembers(anywhere *session, before watched) {
 	for {
 		select {
@@ -270,8 +262,8 @@ func (srv *Server) tellMaster(was string, now watched) {
 	}
 }
 
-// tellSwitch publishes a change of master. The new leader publishes what in Redis the Sentinel that ran the
-// failover publishes; the other nodes publish what Redis's other Sentinels publish.
+// tellSwitch publishes a change of master: the new leader as the Sentinel that ran the failover, the other nodes as Redis's other
+// Sentinels.
 func (srv *Server) tellSwitch(before, now watched) {
 	old := fmt.Sprintf("master %s %s %d", srv.watch.name, before.at.host, before.at.port)
 	under := fmt.Sprintf("@ %s %s %d", srv.watch.name, before.at.host, before.at.port)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestSentinelObeysTheClusterPassword: a Sentinel asks for the password of the cluster, not for the one that the node was started
-// with. In an earlier version, the password of the start permitted everything, even SHUTDOWN, after it had been withdrawn.
+// TestSentinelObeysTheClusterPassword: a Sentinel asks for the password of the cluster, not for the one that the node was started with.
 func TestSentinelObeysTheClusterPassword(t *testing.T) {
 	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "old" })
 	addr := ts.sentinel(t)
@@ -57,8 +56,8 @@ func TestSentinelOfAClusterWithAPassword(t *testing.T) {
 	c.do("PING", "+PONG\r\n")
 }
 
-// TestProtectedModeOfASentinel: protected mode refuses a client on another machine at the Sentinel port exactly when it refuses the
-// client at the other ports. The configuration that the node was started with does not count.
+// TestProtectedModeOfASentinel: protected mode refuses a client on another machine at the Sentinel port exactly when it does so at the
+// other ports.
 func TestProtectedModeOfASentinel(t *testing.T) {
 	far := func(c net.Conn) net.Conn { return farConn{c} }
 	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "secret" })
@@ -93,8 +92,7 @@ func TestProtectedModeOfASentinel(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotPause: a stranger must not pause the clients of a Sentinel. Once, a single CLIENT PAUSE ended discovery until
-// the node was restarted, because CLIENT UNPAUSE waits for the end of the pause, too.
+// TestStrangersDoNotPause: a stranger must not pause a Sentinel's clients, because even CLIENT UNPAUSE would wait.
 func TestStrangersDoNotPause(t *testing.T) {
 	ts := newTestServer(t, nil)
 	known := dialTo(t, ts.sentinel(t))

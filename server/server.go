@@ -149,8 +149,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 // Serve accepts connections until Shutdown closes the listener, and returns nil at the end of Shutdown.
 func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain, false) }
 
-// ServeAs does what Serve does, for a listener whose clients see the mode of Redis that the argument face gives. If secret is true, the
-// clients speak TLS.
+// ServeAs is Serve for a listener whose clients see the mode of Redis in face. If secret is true, they speak TLS.
 func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 	srv.mu.Lock()
 	if srv.closing {
@@ -209,8 +208,7 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// enter makes a session for a connection. The result in is false if the connection is refused. The result refusal is then the error for
-// the client, or empty if the server is closing.
+// enter makes a session for a connection. If in is false, refusal is the error for the client (empty: the server is closing).
 func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
@@ -244,14 +242,11 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 // roomPatience is how long a new client waits for the end of a session that has been cut off.
 const roomPatience = time.Second
 
-// makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients it
-// cuts off clients that have hung up. If there are none, it cuts off one that has not authenticated, because such clients
-// could otherwise keep others out. A session ends a moment after it has been cut off, so for that moment there may be an
-// eighth more sessions than maxclients.
+// makeRoom reports whether there is room for one more session, or the server is closing. At maxclients it cuts off a client that has hung
+// up or has not authenticated. Until that session ends, there may be an eighth more sessions than maxclients.
 //
-// If there is still no room, but some sessions that were cut off will end, makeRoom waits for up to roomPatience, because
-// the new client may be one that will authenticate. Clients may complete TLS handshakes faster than sessions end. So no more
-// than handshakes.fromOne clients wait. The caller holds mu; makeRoom releases mu while it waits.
+// Otherwise it waits for sessions that were cut off to end, for roomPatience at most, and with handshakes.fromOne clients at most. The
+// caller holds mu; makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
@@ -289,9 +284,8 @@ func (srv *Server) makeRoom() bool {
 	}
 }
 
-// cutDeparted cuts off half of the clients in the list Server.departed, those that hung up first, and reports whether there were any. A
-// running script may keep all of their sessions from ending. So cutDeparted cuts off many at once, and the end of the script makes room
-// for many new clients. The caller holds mu.
+// cutDeparted cuts off the earlier half of Server.departed: many at once, because one script may hold up all their sessions. The caller
+// holds mu.
 func (srv *Server) cutDeparted() bool {
 	n := (srv.departed.Len() + 1) / 2
 	for range n {
@@ -311,8 +305,7 @@ func (srv *Server) cut(s *session) {
 	}()
 }
 
-// hungUp adds a client to the list Server.departed when the client has closed its connection, or at least its sending side. makeRoom
-// cuts off such clients first. Until then, the server still answers what the client has sent.
+// hungUp notes that a client has hung up. The server still answers what the client has sent, until makeRoom cuts it off.
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -364,8 +357,7 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	srv.takeLeave(s)
 }
 
-// takeLeave ends a session's subscriptions, tracking, MONITOR and backup, and forgets the session. If the session has many subscriptions or
-// many prefixes of tracking, that takes long.
+// takeLeave ends what a session has begun, and forgets the session. With many subscriptions or tracking prefixes, that takes long.
 func (srv *Server) takeLeave(s *session) {
 	srv.monitors.remove(s)
 	srv.leaveBackup(s)
@@ -423,8 +415,8 @@ func (srv *Server) cron() {
 	}
 }
 
-// checkClients disconnects clients that exceed their output buffer limit, or have been idle for longer than
-// the parameter timeout allows. Subscribers, monitors and clients that wait for a reply are never idle.
+// checkClients disconnects clients beyond their output buffer limit or timeout. Subscribers, monitors and clients that wait for a reply
+// are never idle.
 func (srv *Server) checkClients(now time.Time) {
 	timeout := time.Duration(srv.params.timeout.Load()) * time.Second
 	for _, s := range srv.each() {
@@ -437,9 +429,8 @@ func (srv *Server) checkClients(now time.Time) {
 	}
 }
 
-// Shutdown closes the listeners, lets running pipelines finish, and closes the connections. If ctx ends before
-// that, Shutdown cuts the remaining connections and returns the error of ctx. Otherwise it returns the first error of
-// closing a listener, if there was one. A second call returns nil at once.
+// Shutdown closes the listeners, lets running pipelines finish, and closes the connections. When ctx ends, Shutdown cuts the remaining
+// connections and returns the error of ctx.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if srv.closing {

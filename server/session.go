@@ -16,8 +16,8 @@ import (
 	"lockstep/store"
 )
 
-// session is the connection of a client with its state. Its embedded structs differ in which goroutines may use
-// them. A few sessions have no client, such as those that RunInScript makes.
+// session is the state of a connection. Its embedded structs differ in which goroutines may use them. Some sessions have no client
+// (RunInScript).
 type session struct {
 	// Each of these fields is set once, except the field away.
 	srv     *Server
@@ -55,8 +55,8 @@ type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
 	grants  bool // the output may have replies that grant leases (sendGrants)
-	// wasBusy says that a command of the present pipeline was answered BUSY. As in Redis, all later commands of the pipeline are
-	// then answered BUSY, even if the script has ended. Otherwise, a SET behind a refused SELECT would run in the wrong database.
+	// wasBusy: as in Redis, later commands of a pipeline with a BUSY get BUSY, too. Otherwise a SET behind a refused SELECT would use the
+	// wrong database.
 	wasBusy bool
 	unsure  string // hash of the login's password, if this node accepted the login before it knew all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password
@@ -176,8 +176,7 @@ func (l *lifecycle) isRunning() bool {
 	return l.running
 }
 
-// drain closes the connection, but lets a running pipeline finish. It ends the pipeline's blocking command, if
-// there is one. A session that waits for the end of a CLIENT PAUSE is closed at once.
+// drain closes the connection after the running pipeline. It does not wait for a blocking command or the end of a CLIENT PAUSE.
 func (s *session) drain() {
 	s.mu.Lock()
 	running := s.running
@@ -224,8 +223,7 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
-// tooLong returns 0 if a command's arguments may have this many bytes together. Otherwise it returns max-entry-size. Like the leader,
-// it allows store.MinEntry bytes more than max-entry-size, because a command does not write all of its arguments.
+// tooLong returns 0, or the limit max-entry-size that a command's arguments exceed. Like the leader, it allows store.MinEntry bytes more.
 func (s *session) tooLong(bytes int64) (limit int64) {
 	if bytes <= store.MinEntry {
 		return 0
@@ -276,8 +274,8 @@ func (s *session) protocol() int { return int(s.resp.Load()) }
 // subscriber reports whether the session has a subscription. With one, a RESP2 client may run only a few commands.
 func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
 
-// subscriptions updates subbed, and returns the number that a confirmation of this kind contains. For a shard channel, that
-// is how many shard channels the session has; otherwise, how many channels and patterns. The caller holds Hub.mu.
+// subscriptions updates subbed, and returns the number for a confirmation: of shard channels, or of channels and patterns. The caller
+// holds Hub.mu.
 func (s *session) subscriptions(kind subKind) int64 {
 	others := s.subs[subChannel].len() + s.subs[subPattern].len()
 	shards := s.subs[subShard].len()
@@ -322,8 +320,8 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	}
 }
 
-// reply checks the output buffer limit only if more than freeOutput bytes of output wait: Redis has a first buffer of this
-// size for each client, and does not count it.
+// reply checks the output buffer limit only beyond freeOutput bytes, because Redis does not count its first buffer of this size for each
+// client.
 const freeOutput = 16 << 10
 
 // checkOutput cuts off a client that is beyond its output buffer limit.
@@ -334,9 +332,7 @@ func (s *session) checkOutput(now time.Time) {
 // muted reports whether CLIENT REPLY suppresses the reply.
 func (s *session) muted() bool { return s.silent || s.skip == 1 }
 
-// finish is called at the end of each command. CLIENT REPLY SKIP sets skip to 2. finish reduces skip to 1 after CLIENT REPLY SKIP
-// itself, and to 0 after the next command, whose reply is suppressed. finish also counts the commands of unauthenticated clients
-// (countStrange).
+// finish ends each command. CLIENT REPLY SKIP sets skip to 2, so that skip is 1 during the next command, whose reply is suppressed.
 func (s *session) finish() {
 	if s.skip > 0 {
 		s.skip--
@@ -346,8 +342,7 @@ func (s *session) finish() {
 	}
 }
 
-// strangeCommands is how many commands an unauthenticated client may send in a second. Redis cuts such a client
-// off when about 500 of its commands are in flight.
+// strangeCommands is how many commands an unauthenticated client may send in a second. Redis allows about 500 in flight.
 const strangeCommands = 1000
 
 // countStrange counts a command of an unauthenticated client, and cuts the client off after more than strangeCommands in a second.
@@ -363,8 +358,7 @@ func (s *session) countStrange() {
 	}
 }
 
-// speak changes the protocol to RESP2 or RESP3, and queues the reply that says so. It holds Hub.mu for both. So messages before this
-// reply have the old protocol, and messages behind it have the new one.
+// speak changes the protocol and queues the reply that says so, both under Hub.mu, so only later messages have the new protocol.
 func (s *session) speak(resp int, r store.Reply) store.Reply {
 	h := s.srv.hub
 	h.mu.Lock()
@@ -374,8 +368,7 @@ func (s *session) speak(resp int, r store.Reply) store.Reply {
 	return answered
 }
 
-// reset gives the session the state of a new connection, for RESET. It leaves the protocol to doReset, and as in
-// Redis the names from CLIENT SETINFO stay.
+// reset gives the session the state of a new connection, except the protocol (doReset) and, as in Redis, the names from CLIENT SETINFO.
 func (s *session) reset() {
 	s.discard()
 	s.dropSubscriptions()

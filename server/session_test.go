@@ -17,8 +17,7 @@ import (
 	"lockstep/store"
 )
 
-// pipe connects a client over a pipe. Nothing is buffered in between, so a client that does not read stops the server's writes. The
-// function wrap may replace the server's end; it may be nil.
+// pipe connects a client over a pipe without a buffer. wrap may replace the server's end.
 func (ts *testServer) pipe(t *testing.T, wrap func(net.Conn) net.Conn) *client {
 	t.Helper()
 	here, there := net.Pipe()
@@ -156,8 +155,7 @@ func TestSoftLimit(t *testing.T) {
 	slow.expectGone()
 }
 
-// TestSubscriberThatMissesMessages: a node that has missed messages ends the connections of its
-// subscribers, so that no subscriber waits for a missed message. A removed node accepts no
+// TestSubscriberThatMissesMessages: a node that has missed messages ends its subscribers' connections. A removed node accepts no
 // subscribers.
 func TestSubscriberThatMissesMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
@@ -287,8 +285,7 @@ func TestProtectedMode(t *testing.T) {
 	ts.pipe(t, far).do("PING", "+PONG\r\n")
 }
 
-// TestStatsOfAYoungFunction: at first, FUNCTION STATS must not show a function that has run only briefly, so the node asks the
-// leader. If the leader answers BUSY, the function has run long enough, and FUNCTION STATS shows it.
+// TestStatsOfAYoungFunction: FUNCTION STATS shows a running function only once the leader answers BUSY.
 func TestStatsOfAYoungFunction(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -386,8 +383,8 @@ func TestShutdownCommand(t *testing.T) {
 	newTestServer(t, nil).dial(t).do("SHUTDOWN", "-"+string(errShutdown)+"\r\n")
 }
 
-// TestDebugInScripts: a script may call DEBUG under three conditions. The parameter enable-debug-command is yes, DEBUG
-// SET-DISABLE-DENY-SCRIPTS 1 was called, and the user has the right to DEBUG.
+// TestDebugInScripts: a script may call DEBUG only with enable-debug-command yes, DEBUG SET-DISABLE-DENY-SCRIPTS 1 and the user's right to
+// DEBUG.
 func TestDebugInScripts(t *testing.T) {
 	script := array("EVAL", "return redis.pcall('debug', 'protocol', 'integer') == 12345 and 1 or 0", "0")
 	for _, who := range []string{"no", "local", "yes"} {
@@ -432,8 +429,7 @@ func TestEveryDebugInAScript(t *testing.T) {
 	}
 }
 
-// TestResetAndMessages: a message to a client that sends RESET comes before the reply and in the old protocol, or is not sent. RESET
-// must not change the protocol while a message is on its way.
+// TestResetAndMessages: RESET does not change the protocol while a message to its client is on the way.
 func TestResetAndMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)

@@ -27,8 +27,7 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// hashedPerStep is how many bytes of key names a node can hash in the time of one step of a command's work (store.Ctx.Work).
-// hashedPerCheck is the same for one step of the checks before a command (checkTakes).
+// hashedPerStep is how many bytes of key names a node hashes in one step of store.Ctx.Work, hashedPerCheck in one step of checkTakes.
 const (
 	hashedPerStep  = 32
 	hashedPerCheck = 8
@@ -49,13 +48,10 @@ func slotOf(key []byte) int {
 	return int(crc % slots)
 }
 
-// redirect returns why a client of the Cluster listener may not run a command on this node; "" if it
-// may.
+// redirect returns why a client of the Cluster listener may not run a command on this node; "" if it may.
 //
-// A follower could forward the command to the leader, as on the plain listener. It still sends the client to the leader,
-// because the client then remembers the leader's address. But a follower accepts a command that it cannot redirect. If it
-// knows no address of the leader's Cluster listener, it forwards the command. If there is no leader, or this node does not
-// reach the leader, the command waits inside the server for the next leader.
+// A follower redirects rather than forwards, because the client then remembers the leader's address. If the follower knows no address of
+// the leader's Cluster listener, it forwards. Without a leader within reach, the command waits.
 func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	if cmd.Name == "select" {
 		if n, ok := redistext.ParseInt(args[1]); ok && n != 0 {
@@ -84,8 +80,7 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	return refusedInCluster(cmd, args)
 }
 
-// redirectExec does what redirect does, for an EXEC. The keys of all queued commands must be in one slot, and the leader may have
-// changed since the commands were queued.
+// redirectExec is redirect for an EXEC: all keys must be in one slot, and the leader may have changed since the commands were queued.
 func (s *session) redirectExec() store.Error {
 	if s.multi == nil {
 		return ""
@@ -136,8 +131,7 @@ func shardPubSub(name string) bool {
 	return name == "ssubscribe" || name == "sunsubscribe" || name == "spublish"
 }
 
-// refusedInCluster refuses what Redis Cluster refuses. These are commands that name databases, and a SORT whose options make
-// it read keys that are not among its arguments.
+// refusedInCluster refuses, as Redis Cluster does, commands that name databases, and a SORT that reads other keys than its arguments.
 func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	switch cmd.Name {
 	case "move":

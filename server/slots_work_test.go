@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes the names of all keys, which must count as work. Before it counted as work, one
-// such command with 300 names of 8 MB kept other clients waiting for 6.4 s; no command may keep them waiting for more than 5 s.
+// TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes all key names, which must count as work, so that other clients do not wait.
 func TestLongNamesAreWork(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -34,8 +33,7 @@ func TestLongNamesAreWork(t *testing.T) {
 	}
 }
 
-// TestHashedNamesAreOwnWork: for a client of the Cluster port, the node hashes the key names in a command. This counts as work. If a
-// command is too long, the node refuses it before it hashes any name.
+// TestHashedNamesAreOwnWork: hashing key names for a client of the Cluster port counts as work. Too long a command is refused before.
 func TestHashedNamesAreOwnWork(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

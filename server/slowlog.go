@@ -12,10 +12,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// The slow log of a node has the commands of its own clients. Redis measures only the execution. This
-// server measures the time until the outcome is safe in the Raft log, because the client waits for that. If
-// the session submits several commands together, each counts an equal part of their time. A script is one
-// entry; Redis also has entries for the commands that the script calls.
+// The slow log of a node has the commands of its own clients. Unlike Redis, it measures the time until the outcome is safe in the Raft
+// log, because the client waits for that. Commands submitted together share their time equally.
 
 // maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
 // entries of the largest size takes a quarter of it.
@@ -89,8 +87,7 @@ func (l *slowlog) reset() {
 // redactedWord replaces a secret argument.
 const redactedWord = "(redacted)"
 
-// redact returns the arguments of a command, with redactedWord in place of secrets. It does not change args, and
-// returns args itself if there are no secrets.
+// redact returns args with redactedWord in place of secrets, and does not change args itself.
 func redact(cmd *store.Command, args [][]byte) [][]byte {
 	var hide []int
 	from := func(i int) {
@@ -124,8 +121,7 @@ func redact(cmd *store.Command, args [][]byte) [][]byte {
 	return shown
 }
 
-// secretsOfHello returns the indexes of the user names and passwords in the arguments of HELLO. HELLO fails at an option
-// that is wrong, so secretsOfHello returns the indexes of everything behind such an option.
+// secretsOfHello returns the indexes of user names and passwords in HELLO, and of everything behind a wrong option.
 func secretsOfHello(args [][]byte) (hide []int) {
 	for i := 2; i < len(args); {
 		switch opt := args[i]; { // EqualFold reads no more of a long argument than it has to
@@ -176,8 +172,7 @@ func (s *session) ran(cmd *store.Command, args [][]byte, took time.Duration) {
 	}
 }
 
-// note records a command in the slow log, among the latency spikes, or in both, if it was slow enough for each.
-// It ignores blocking commands, because the client chose how long to wait.
+// note records a slow command. It ignores blocking commands, because the client chose how long to wait.
 func (srv *Server) note(s *session, cmd *store.Command, args [][]byte, took time.Duration) {
 	if cmd.Is(store.Blocking) {
 		return
@@ -203,8 +198,7 @@ func (s *session) clientName() string {
 	return s.name
 }
 
-// setAlarm sets p.alarm, the smallest duration that counts as slow. A command that takes less time goes neither into the slow log
-// nor to the latency monitor. To find that out costs only one atomic load for each such command.
+// setAlarm sets p.alarm, the smallest duration that counts as slow, so that fast commands cost one atomic load.
 func (p *params) setAlarm() {
 	alarm := int64(math.MaxInt64)
 	if us := p.slowerThan.Load(); us >= 0 {

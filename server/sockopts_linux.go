@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsentLimit bounds the bytes of output that the operating system keeps for a client and has not sent yet. Without this limit,
-// the system keeps up to 4 MiB for a client that does not read, and a container's memory limit includes that memory. The limit
-// does not make a connection slower, because it does not apply to bytes that are sent but not yet acknowledged.
+// unsentLimit bounds the unsent output that the system keeps for a client, because a container's memory limit includes it. Unacknowledged
+// bytes do not count, so connections stay fast.
 const unsentLimit = 64 << 10
 
 // limitUnsent makes the operating system keep at most unsentLimit bytes of unsent output for a client.

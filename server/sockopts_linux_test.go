@@ -111,8 +111,7 @@ func TestStrangersSendLittleAhead(t *testing.T) {
 	})
 }
 
-// TestNoClientIsOfferedMoreThanItMaySend: the first TCP window that a client is offered must not be larger than its later windows.
-// Otherwise, the client makes packets that wait for 200 ms each.
+// TestNoClientIsOfferedMoreThanItMaySend: a client's first TCP window is not larger than later ones. Otherwise its packets would wait.
 func TestNoClientIsOfferedMoreThanItMaySend(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.MaxMemoryClients, c.MaxClients = 300<<20, 10_000 })
@@ -133,8 +132,7 @@ func TestNoClientIsOfferedMoreThanItMaySend(t *testing.T) {
 	})
 }
 
-// TestCutOffClientsLeaveNothing: the server resets the connection of a client that it cuts off because the client does
-// not read. Without a reset, the operating system would keep the unread output for minutes.
+// TestCutOffClientsLeaveNothing: the server resets the connection of a client that it cuts off, so that the system keeps no output.
 func TestCutOffClientsLeaveNothing(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -157,8 +155,8 @@ func TestCutOffClientsLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestStrangersSendLittleDuringTheHandshake: at the TLS handshake every client is a stranger, for whom the operating system keeps
-// little input. After it, a client that needs no password may send more.
+// TestStrangersSendLittleDuringTheHandshake: the system keeps little input of a client before the end of the TLS handshake, and more after
+// it.
 func TestStrangersSendLittleDuringTheHandshake(t *testing.T) {
 	ts, _, _, _ := secretServer(t, 1)
 	c, err := net.Dial("tcp", ts.addr)

@@ -21,8 +21,8 @@ type stats struct {
 	outputLimit  atomic.Int64 // clients that an output buffer limit has disconnected
 	blocked      atomic.Int64 // sessions that are in a blocking command now; CONFIG RESETSTAT does not reset it
 
-	// These fields have the values of two other counters at the last CONFIG RESETSTAT. The counters themselves do not go
-	// back then, because /metrics shows them, too.
+	// These are values of other counters at the last CONFIG RESETSTAT. The counters themselves do not go back, because /metrics shows
+	// them, too.
 	expired atomic.Uint64 // cluster.Status.Expired
 	evicted atomic.Int64  // clientMemory.cut
 
@@ -35,16 +35,14 @@ type stats struct {
 	errors map[string]int64 // how many error replies there were with each error code
 }
 
-// callStats counts the calls of one command. usec is how long the calls took together, in µs. rejected is how many calls did not
-// run. failed is how many calls ran and returned an error.
+// callStats counts the calls of one command. usec is their total time in µs. rejected calls did not run; failed calls returned an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
 	took                   durations    // the durations of all calls except those that untimed counts
 	untimed                atomic.Int64 // calls while latency-tracking was off
 }
 
-// A script can invent any number of error codes, of any length. These limits bound how many codes are
-// counted separately, and how many bytes of each are kept.
+// Scripts can invent error codes. These limits bound how many are counted separately, and how many bytes of each are kept.
 const (
 	maxErrorCodes = 128
 	maxErrorCode  = 64
@@ -118,8 +116,7 @@ func (st *stats) reset() {
 	clear(st.errors)
 }
 
-// since returns how much a counter has grown from the value begin to the value now. If now is less than begin, the counter has started
-// at 0 again: the counter of expired keys does so when the state comes from a snapshot.
+// since returns how much a counter has grown. The counter of expired keys starts at 0 again when the state comes from a snapshot.
 func since[N int64 | uint64](begin, now N) N {
 	if now < begin {
 		return now

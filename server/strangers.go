@@ -5,21 +5,16 @@ import (
 	"net/netip"
 )
 
-// Strangers are clients that have not authenticated. They give their places to new clients (makeRoom). While strangers come
-// by the thousand, each has its place only for a moment. A client with a right password needs its place longer, until the
-// node has read its AUTH and perhaps asked the leader. If the oldest were always the first to go, such a client would be
-// pushed out.
+// Strangers are clients that have not authenticated. New clients get their places (makeRoom). But a client with a right password needs its
+// place until the node has read its AUTH, so the oldest stranger does not always go first.
 
-// strangers are the clients that may be cut off to make room. The server cuts them off in this order:
+// strangers are the clients that may be cut off to make room, in this order:
 //
-//   - heard: those who have had their turn, in the order of their first turns. The node has answered their commands, or they have sent
-//     no complete command.
+//   - heard: those who have had their turn, in the order of their first turns.
 //   - others: those of whom nothing has been read, and those whose commands are being run, in order of arrival.
-//   - familiar: like those in the list others, but from addresses at which somebody has logged in before. If familiar clients have more
-//     than half of the places, they go before those in the list others.
+//   - familiar: as in others, but at addresses of earlier logins. With more than half of the places, they go before others.
 //
-// A client whose password is right as far as this node knows is in no list. So it keeps its place while the node asks the leader. A
-// client with a wrong password stays in its list. Server.mu guards all fields.
+// A client whose password is right as far as this node knows is in no list, while the node asks the leader. Server.mu guards all fields.
 type strangers struct {
 	heard, others, familiar list.List // of *session
 
@@ -66,8 +61,7 @@ func (s *session) waitsIn(l *list.List) {
 	}
 }
 
-// hears puts a stranger who has sent something into the list heard. The goroutine that runs the session's commands calls it when the
-// client has had its turn.
+// hears puts a stranger who has had its turn into the list heard.
 func (srv *Server) hears(s *session) {
 	if !s.needsAuth() || !s.spoke {
 		return
@@ -79,8 +73,7 @@ func (srv *Server) hears(s *session) {
 	}
 }
 
-// trusts takes a session off the lists of strangers, so that it keeps its place until hears is called. If the client authenticates,
-// the session keeps its place until it ends.
+// trusts lets a session keep its place until hears is called or, if the client authenticates, until the session ends.
 func (srv *Server) trusts(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

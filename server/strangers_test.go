@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// TestStrangersHoldLittle: all clients that have not authenticated hold, together and at any time,
-// only a small share of the memory for clients. A client that knows the password still gets in.
+// TestStrangersHoldLittle: all clients that have not authenticated together never hold more than a small share of the memory for clients.
 func TestStrangersHoldLittle(t *testing.T) {
 	arg := "$16384\r\n" + strings.Repeat("x", 16384) + "\r\n"
 	for name, half := range map[string]string{
@@ -43,8 +42,7 @@ func TestStrangersHoldLittle(t *testing.T) {
 	}
 }
 
-// TestStrangersWhoGoOn: a client that has not authenticated is cut off after strangeCommands commands in a second, whatever
-// they are. One that sends them more slowly is not.
+// TestStrangersWhoGoOn: a client that has not authenticated is cut off after strangeCommands commands in a second, whatever they are.
 func TestStrangersWhoGoOn(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
@@ -113,8 +111,7 @@ func TestStrangersReadTheirReplies(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsFindNoRoom: while large commands take much more memory than clients may hold, the server reads no further large
-// command. When it has cut off the clients that hold most, it reads large commands again. It runs small commands all the time.
+// TestLargeCommandsFindNoRoom: while large commands take too much memory, the server reads no further large command, but runs small ones.
 func TestLargeCommandsFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)
@@ -173,8 +170,8 @@ func TestStrangersGiveWay(t *testing.T) {
 	})
 }
 
-// TestHopelessArguments: a client announces a command that is larger than all clients may hold together. The server cuts the client off
-// before the whole command has arrived.
+// TestHopelessArguments: the server cuts off a client that announces a command larger than all clients may hold, before the whole command
+// has arrived.
 func TestHopelessArguments(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -193,8 +190,8 @@ func TestHopelessArguments(t *testing.T) {
 	})
 }
 
-// TestStrangersTakeAShare: twenty strangers send as fast as they can. The commands of an authenticated client wait only for some of
-// the strangers, not for a turn of each. A new client that knows the password gets in.
+// TestStrangersTakeAShare: beside strangers that send as fast as they can, authenticated clients are served, and new clients with the
+// password get in.
 func TestStrangersTakeAShare(t *testing.T) {
 	var ticks atomic.Int64
 	ts := newTestServer(t, func(c *Config) {
@@ -236,8 +233,7 @@ func TestStrangersTakeAShare(t *testing.T) {
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
 
-// TestEmptyLinesTakeAShare: clients send lines without a command as fast as they can. The loop reads from these clients as it reads
-// from strangers, so other clients are served.
+// TestEmptyLinesTakeAShare: clients that send lines without a command have only the share of strangers.
 func TestEmptyLinesTakeAShare(t *testing.T) {
 	for name, line := range map[string]string{"empty": "\r\n", "spaces": strings.Repeat(" ", 40) + "\r\n", "array of none": "*0\r\n"} {
 		t.Run(name, func(t *testing.T) {

@@ -7,10 +7,8 @@ import (
 	"sync"
 )
 
-// A Go map never shrinks. It keeps its memory when entries are deleted, and an iteration takes as long as before the
-// deletions, even if it ends at the first entry. The server iterates over some maps for many clients. A client that once
-// made such a map large would slow down the server even after the client has left. So these maps are of the types in this
-// file, which do shrink.
+// A Go map never shrinks: after deletions, it keeps its memory, and iterations take as long as before. A client could so slow down the
+// server for good. The maps of this file shrink.
 
 const (
 	// A roomy map shrinks when it has fewer than roomy.most/sparse entries. It does not shrink if roomy.most is at most fewEntries.
@@ -43,8 +41,8 @@ func (r *roomy[K, V]) drop(key K) {
 	}
 }
 
-// table is a map for names that shrinks like roomy. There may be a million names, so a large table has many parts, and each part
-// shrinks on its own: no single operation moves many entries. The zero value is empty.
+// table is a map for names that shrinks. A large table has many parts, so that no single operation moves many entries. The zero value is
+// empty.
 type table[V any] struct {
 	parts []roomy[string, V] // no part, one part, or tableParts parts
 	n     int                // entries in all parts
@@ -146,8 +144,7 @@ func (t *table[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// namesOfTable returns the names in a table that mu guards. It releases mu after each part of the table, and begins anew if
-// divide has replaced the parts in the meantime.
+// namesOfTable returns the names in a table that mu guards. It releases mu after each part, and begins anew after divide.
 func namesOfTable[V any](mu *sync.RWMutex, t *table[V]) (names []string) {
 	form := 0
 	for i, more := 0, true; more; i++ {

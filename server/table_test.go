@@ -181,8 +181,7 @@ type counter struct{ n int }
 func (c *counter) Lock()   { c.n++ }
 func (c *counter) Unlock() {}
 
-// TestLocksAreHeldForFewNames: when the node does something with each of many names of a client, it releases the lock again and
-// again. The state machine waits for this lock.
+// TestLocksAreHeldForFewNames: work on many names of a client releases the lock again and again, because the state machine waits for it.
 func TestLocksAreHeldForFewNames(t *testing.T) {
 	var c counter
 	done := 0

@@ -9,33 +9,25 @@ import (
 	"lockstep/store"
 )
 
-// This file implements client side caching (CLIENT TRACKING): a client keeps the values that it has read and gets
-// a message when they change. Each node serves its own clients. It sees every write set that it applies, so
-// it knows the changes by the clients of all nodes.
+// This file implements client side caching (CLIENT TRACKING): a client keeps the values that it has read and gets a message when they
+// change. Each node serves its own clients. It sees every write set that it applies, so it knows the changes by the clients of all nodes.
 //
 // A value that a client may have kept never changes without a message to the client:
 //
-//   - The node remembers a key before it sends the read to the leader. So when this node applies a write
-//     that follows the leader's read, it already remembers the key.
-//   - This node may lag behind the leader. So while the reply is on its way, this node may apply a change
-//     that the leader had seen when it read, or a change that the leader had not seen. For both, the node
-//     makes a message and forgets the key. It must send the message after the reply: a client that got the
-//     message first could then keep an old value from the reply. So while a tracking client waits for replies,
-//     the node holds back all messages for this client. At worst, the client discards a value that is still right.
-//   - A message is sent after the change is committed, and the leader evaluates nothing on a state that
-//     lacks a committed change. So a client that reads again gets the new value, through any node.
+//   - The node remembers a key before it sends the read to the leader, so before it applies a write that follows the read.
+//   - A change that this node applies while the reply is on its way may come before or after the leader's read. A client that
+//     got the message before the reply could keep an old value. So the node holds back all messages for a tracking client
+//     that waits for replies.
+//   - A message is sent after the change is committed, and the leader evaluates nothing on a state that lacks a committed
+//     change. So a client that reads again gets the new value, through any node.
 //
-// A node that is cut off from the leader sends no messages, like a Redis replica that is cut off from its
-// master. A client that depends on the messages has to let its cache age.
+// A node that is cut off from the leader sends no messages, so a client has to let its cache age.
 //
-// NOLOOP suppresses a client's messages about its own changes. The write set says which session made a change. For that, a
-// session with NOLOOP has a number that is unique in the cluster. Its calls carry the number to the leader, and the leader
-// puts it in front of their writes (write op 32). The reply alone would not tell the node which changes are the client's
-// own: a write set holds the writes of many clients, and another client's write to the same key may stand before or after
-// the client's own.
+// NOLOOP suppresses a client's messages about its own changes. The calls of such a session carry a number that is unique in the cluster to
+// the leader, which puts it in front of their writes (write op 32). A reply could not tell which changes are the client's own, because one
+// write set holds the writes of many clients.
 //
-// After a client's own change, Redis forgets that the client has read the key. This node still remembers it, because the
-// client's pipeline may have read the key again after the change.
+// Unlike Redis, the node remembers a key after the client's own change, because the client's pipeline may have read the key again.
 //
 // As in Redis, keys of the same name in different databases count as one key.
 
@@ -64,13 +56,11 @@ const (
 )
 
 const (
-	// maxRead is how many keys the tracker remembers for the commands of one submission or transaction. maxReadBytes is how
-	// long the keys of one command may be together. If a command exceeds a limit, the tracker remembers no key of that
-	// command or of those behind it. Instead, after the replies, it tells the client that all keys may have changed.
+	// maxRead bounds the keys that the tracker remembers for one submission or transaction, maxReadBytes the bytes of one command's keys.
+	// Beyond them, the client must forget all keys.
 	maxRead      = 4096
 	maxReadBytes = 1 << 20
-	// fewRead is how many keys an event loop remembers for the commands of one submission. Before a command that would exceed
-	// it, the loop submits the commands that it has collected. A single command that exceeds it runs on another goroutine.
+	// fewRead is how many keys an event loop remembers for one submission. A single command with more keys runs on another goroutine.
 	fewRead = maxCalls
 	// atOnce is how many keys or prefixes inSteps handles at most before it releases mu.
 	atOnce = 64
@@ -78,8 +68,7 @@ const (
 	evictAtOnce = 1024
 )
 
-// someone is the origin of a change that belongs to no single session: several sessions have changed the key, the key has
-// expired, or the write set does not say which session changed it.
+// someone is the origin of a change that belongs to no single known session, such as the expiry of a key.
 const someone = 0
 
 func newTracker() *tracker {
@@ -89,8 +78,7 @@ func newTracker() *tracker {
 	}
 }
 
-// tracking is how a session tracks. When a session changes how it tracks, a new value replaces the old one. In a value, only the
-// field broken ever changes.
+// tracking is how a session tracks. A change replaces the whole value; only the field broken ever changes.
 type tracking struct {
 	redirect             int64 // id of the client that gets the messages; 0: the tracking client itself
 	bcast, optin, optout bool
@@ -121,8 +109,7 @@ func (t *tracker) join(s *session, how *tracking) {
 	s.tracking.Store(how)
 }
 
-// disable ends a session's tracking. As in Redis, the tracker does not forget at once which keys the session has read. It
-// remembers each until the key changes or is evicted, or until no session tracks any more.
+// disable ends a session's tracking. As in Redis, the tracker does not forget at once which keys the session has read.
 func (t *tracker) disable(s *session) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -208,8 +195,7 @@ func (t *tracker) unlist(s *session, prefixes []string) {
 	s.holds(-sizeOf(prefixes))
 }
 
-// inSteps calls the function do with up to atOnce elements of a slice at a time. It holds mu during each call and releases mu between
-// the calls, because the state machine must lock mu for each write set. It calls the function at least once, even for an empty slice.
+// inSteps calls do with up to atOnce elements at a time, at least once. The state machine gets mu between the calls.
 func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
 	for again := true; again; again = len(all) > 0 {
 		some := all[:min(len(all), atOnce)]
@@ -229,8 +215,7 @@ func sizeOf(prefixes []string) int64 {
 	return size
 }
 
-// track prepares a call that is about to be submitted, if the session tracks: it sets the call's origin and makes the tracker
-// remember the keys that the call reads.
+// track prepares a call that is about to be submitted: it sets the call's origin, and remembers the keys that the call reads.
 func (s *session) track(call *cluster.Call) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -259,9 +244,8 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys that the tracker is to remember for a call: usually all keys of the call. It returns none if this call, or an
-// earlier one of the submission, exceeds maxRead or maxReadBytes. The result all is false if the client must be told that all keys may
-// have changed. This is so for the first call that exceeds a limit, but not for later ones.
+// someOf returns the keys of a call that the tracker is to remember: all, or none beyond maxRead or maxReadBytes. all is false when the
+// client must be told.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0
@@ -274,8 +258,7 @@ func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	return nil, before > maxRead
 }
 
-// readsMuch reports whether a command and the collected calls together may read more than fewRead keys. It would take
-// long to remember so many. readsMuch takes each argument of the command for a key.
+// readsMuch reports whether a command and the collected calls may read more than fewRead keys. It takes each argument for a key.
 func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || !mayRead(cmd) {
@@ -288,8 +271,7 @@ func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	return n > fewRead
 }
 
-// mayRead reports whether a client may keep what it reads with a command. It is true for every script, because it is not known
-// before a script runs which of its keys the script reads.
+// mayRead reports whether a client may keep what it reads with a command. Nobody knows before which keys a script will read.
 func mayRead(cmd *store.Command) bool {
 	return cmd.Is(store.ReadOnly) && !cmd.Is(store.PubSub) || cmd.Is(store.Scripting)
 }
@@ -321,8 +303,7 @@ func (t *tracker) rememberOne(s *session, key []byte) {
 	}
 }
 
-// forgets tells a session that all keys may have changed, because the session is about to read more keys than the tracker remembers
-// at once. The session gets this message after the replies that it waits for.
+// forgets tells a session that all keys may have changed, because the tracker does not remember all keys that the session reads.
 func (t *tracker) forgets(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,8 +317,7 @@ func (t *tracker) full() bool {
 	return limit > 0 && int64(t.keys.len()) > limit || bytes > 0 && t.size > bytes
 }
 
-// evict invalidates random keys until the tracker remembers no more than its limits allow. If evictAtOnce keys are not enough,
-// because a limit is lower than before or a new key is very long, evict invalidates all keys. The caller holds mu.
+// evict invalidates random keys, or all if evictAtOnce are not enough, until the tracker keeps to its limits. The caller holds mu.
 func (t *tracker) evict() {
 	if !t.full() {
 		return

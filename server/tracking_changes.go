@@ -7,21 +7,19 @@ import (
 	"lockstep/store"
 )
 
-// This file sends messages to tracking clients about the keys that a write set has changed. A node does this while it
-// applies the write set, and the next write set has to wait. So the cost of one write set is bounded. Each changed key is
-// stored once. A message is encoded once for all clients with the same protocol version. Beyond the limits below, a client
-// gets one message that all keys may have changed ("all keys").
+// This file tells clients of the keys that a write set has changed. The next write set waits for this, so its cost is bounded: each key is
+// stored once, each message is encoded once per protocol version, and beyond the limits below, one message says that all keys may have
+// changed ("all keys").
 
 const (
-	// maxChangedSize is how many bytes the keys of one write set may take in the messages for prefixes; a key counts once for each of
-	// its prefixes. If this limit leaves no room for a changed key in the message for a prefix, the listeners of that prefix are told
-	// "all keys".
+	// maxChangedSize bounds the bytes of the keys in one write set's messages for prefixes. Beyond it, listeners of a prefix are told "all
+	// keys".
 	maxChangedSize = 1 << 20
 	// maxTold is how many messages about one write set are sent. After them, a client that would get another message is told
 	// "all keys", once.
 	maxTold = 1 << 16
-	// maxForgotten is how many readers of changed keys the node looks up for one write set. Beyond it, the node forgets
-	// all keys that clients have read, and tells all clients except those in BCAST mode "all keys".
+	// maxForgotten bounds the readers of changed keys for one write set. Beyond it, the node forgets all keys, and tells clients without
+	// BCAST "all keys".
 	maxForgotten = 1 << 20
 )
 
@@ -106,9 +104,7 @@ func (t *tracker) forgetKeys() {
 	t.items, t.size = 0, 0
 }
 
-// invalidate tells the sessions that have read a key that the key has changed, and then forgets these sessions for the key. An
-// exception is a NOLOOP session that has changed the key itself: it gets no message, and the tracker still remembers that it has
-// read the key.
+// invalidate tells the readers of a key that it has changed, and forgets them, except a NOLOOP session that has changed it.
 func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
 	if t.changes.forgotten += len(ids); t.changes.forgotten > maxForgotten {
 		t.invalidateAll()
@@ -218,9 +214,7 @@ func (t *tracker) tellKeys(p *prefix) {
 	}
 }
 
-// messageFor returns the message for one listener of a prefix. Usually that is m, the message with all changed keys. A NOLOOP
-// session that has changed some of the keys itself gets a message without these keys. But once the messages for such sessions have
-// become too large together, such a session gets m, too.
+// messageFor returns m or, for a NOLOOP session, a message without its own changes, unless such messages have become too large.
 func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	c, me := &t.changes, t.origin(s)
 	_, wrote := c.writers[me]
@@ -232,8 +226,7 @@ func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	return c.message(p, me)
 }
 
-// message returns the message about the changed keys of a prefix. It leaves out the keys that the given origin has changed; if
-// the origin is someone, it leaves out none.
+// message returns the message about the changed keys of a prefix, except those that the origin without has changed.
 func (c *changes) message(p *prefix, without uint64) *notice {
 	m := &notice{keys: make([]string, 0, len(p.keys))}
 	for _, i := range p.keys {
@@ -244,8 +237,7 @@ func (c *changes) message(p *prefix, without uint64) *notice {
 	return m
 }
 
-// tell sends a session a message about the present write set. If the messages have become too many, or too large together, it tells the
-// session "all keys" instead. It sends nothing to a session in changes.overrun.
+// tell sends a session a message about the present write set, or "all keys" once if the messages have become too many or too large.
 func (t *tracker) tell(s *session, m *notice) {
 	c := &t.changes
 	t.tells(s)
@@ -333,8 +325,7 @@ func (m *notice) frame(resp int) []byte {
 	return m.frames[resp]
 }
 
-// maxHeld and maxLateSize bound the messages that the tracker holds back for a session that waits for replies. Beyond these
-// limits, a single message takes their place: that all keys may have changed.
+// maxHeld and maxLateSize bound the messages held back for a session. Beyond them, one message says that all keys may have changed.
 const (
 	maxHeld     = 4096    // the largest number of messages
 	maxLateSize = 1 << 20 // the largest number of bytes of these messages
@@ -347,8 +338,7 @@ func (s *session) dropLate() {
 	s.late, s.lateSize = nil, 0
 }
 
-// send delivers a message, or holds it back until tracker.release. It holds the message back if the session waits for
-// replies. It also does so if the session is in a blocking command that may have made the change.
+// send delivers a message, or holds it back until tracker.release if it must follow a reply for which the session waits.
 func (t *tracker) send(s *session, m *notice) {
 	own := m.by != someone && m.by == t.origin(s)
 	if s.waiting || own && s.blocked.Load() != nil {
@@ -367,9 +357,8 @@ func (t *tracker) send(s *session, m *notice) {
 // invalidateChannel is the channel on which RESP2 clients get their messages.
 const invalidateChannel = "__redis__:invalidate"
 
-// deliver sends a message about the keys of session s to a target: the session that REDIRECT names, or else s itself. It sends nothing
-// to a target that cannot get messages (session.hears). If the target has left, has been cut off or belongs to another user than s,
-// deliver sets the field tracking.broken, and tells s so if s speaks RESP3.
+// deliver sends a message about the keys of s to s, or to the session that REDIRECT names. It sets tracking.broken if that session has
+// left or changed its user.
 func (t *tracker) deliver(s *session, m *notice) {
 	how := s.tracking.Load()
 	if how == nil {

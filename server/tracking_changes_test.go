@@ -70,9 +70,8 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. If too many keys of a prefix have changed,
-// the prefix's listeners are told that all keys may have changed. The listeners of other prefixes are told which keys of these prefixes
-// have changed.
+// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. Too many keys of one prefix do not concern
+// others.
 func TestKeysOfManyPrefixes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	long := "app:" + strings.Repeat("a", 800)
@@ -101,8 +100,7 @@ func TestKeysOfManyPrefixes(t *testing.T) {
 	}
 }
 
-// TestManyPrefixesOfOneClient: the time to find the prefixes of a key depends only on the length of the key. If the node made a search
-// for each length that a prefix has, this test would take minutes.
+// TestManyPrefixesOfOneClient: one search finds all prefixes of a key. With a search for each length, this test would take minutes.
 func TestManyPrefixesOfOneClient(t *testing.T) {
 	ts := newTestServer(t, nil)
 	var prefixes []string
@@ -150,8 +148,7 @@ func TestMessagesAreEncodedOnce(t *testing.T) {
 	}
 }
 
-// TestMessagesOfOneWriteSetAreBounded: the messages about one write set are bounded in number and in bytes. A client that would get
-// more is told once that all keys may have changed.
+// TestMessagesOfOneWriteSetAreBounded: a client beyond the bounds for one write set is told once that all keys may have changed.
 func TestMessagesOfOneWriteSetAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name     string

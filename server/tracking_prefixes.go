@@ -5,9 +5,7 @@ import (
 	"strings"
 )
 
-// prefix is a node of the radix tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). The edges
-// from the root to a node spell a prefix. Every node except the root has sessions or several children. To find the prefixes
-// of a key takes at most one step for each byte of the key.
+// prefix is a node of the radix tree of the prefixes that sessions listen to. Every node except the root has sessions or several children.
 type prefix struct {
 	edge     string    // what the node adds to its parent's text
 	text     string    // the whole prefix, if sessions listen to it
@@ -20,8 +18,7 @@ type prefix struct {
 	every  bool    // too much has changed: the sessions are told that all keys may have changed
 }
 
-// child returns the index of the child whose edge begins with a byte, and whether there is such a child. If there is none, the
-// index is where such a child would belong.
+// child returns the index of the child whose edge begins with a byte, or where such a child would belong.
 func (p *prefix) child(first byte) (i int, is bool) {
 	return slices.BinarySearchFunc(p.children, first, func(c *prefix, b byte) int { return int(c.edge[0]) - int(b) })
 }
@@ -56,8 +53,7 @@ func common(a, b string) int {
 	return n
 }
 
-// split makes a new parent for p, whose edge is the first n bytes of p's edge, and returns it. It copies these bytes. Otherwise
-// the new node would keep the whole text of a long prefix in memory, even when nobody listens to that prefix any more.
+// split makes a new parent for p of the first n bytes of p's edge. It copies them, because a long prefix would otherwise stay in memory.
 func (p *prefix) split(n int) *prefix {
 	above := &prefix{edge: strings.Clone(p.edge[:n]), children: []*prefix{p}}
 	p.edge = p.edge[n:]
@@ -101,8 +97,7 @@ func (p *prefix) replace(c *prefix) {
 	p.children[i] = only
 }
 
-// of(key, do) calls the function do for each node that has sessions and whose text is a prefix of key. The receiver p is the root of
-// the tree.
+// of(key, do) calls the function do for each node that has sessions and whose text is a prefix of key. It must be called on the root.
 func (p *prefix) of(key string, do func(*prefix)) {
 	for {
 		if p.heard() {

@@ -59,8 +59,7 @@ func (c *client) until(end string) {
 	}
 }
 
-// TestInvalidationFollowsReply changes a key while a read of the key is under way. If the reply came after the message, the client
-// would keep the old value for good.
+// TestInvalidationFollowsReply: a message about a change during a read follows the reply. Otherwise the client would keep the old value.
 func TestInvalidationFollowsReply(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, options := range []string{"", "BCAST", "OPTOUT", "NOLOOP"} {
@@ -225,8 +224,7 @@ func TestHeldBackIsBounded(t *testing.T) {
 	c.do("PING", "+PONG\r\n")
 }
 
-// TestWhoListens: Hub.Listens reports true for subscribers of any kind, and for clients that track keys. When the last of them
-// unsubscribes, ends its tracking or leaves, Hub.Listens reports false.
+// TestWhoListens: Hub.Listens reports true while there are subscribers of any kind, or clients that track keys.
 func TestWhoListens(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -275,8 +273,7 @@ func commandOf(n int, format string, words ...string) string {
 	return array(append(words, numbered(n, format)...)...)
 }
 
-// TestLargeReadIsNotRemembered: a client reads very many keys at once. After the reply, it is told that all keys may have changed.
-// The node remembers none of these keys.
+// TestLargeReadIsNotRemembered: a client that reads very many keys at once is told after the reply that all keys may have changed.
 func TestLargeReadIsNotRemembered(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.params.clientLimit.Store(0)
@@ -333,7 +330,6 @@ func TestLargeReadIsNotRemembered(t *testing.T) {
 }
 
 // TestLargeReadsOfTrackersLeaveTheLoop: while the node remembers many keys that one client reads, the loop serves the other clients.
-// In this test, the node waits for a lock that the test holds.
 func TestLargeReadsOfTrackersLeaveTheLoop(t *testing.T) {
 	var gets strings.Builder
 	for i := range fewRead + 1 {
@@ -397,8 +393,8 @@ func TestPipelinedReadsOfTrackers(t *testing.T) {
 	}
 }
 
-// TestMuchLowerTrackingLimit: if tracking-table-max-keys or maxmemory-clients becomes much lower, the node does not remove the
-// remembered keys one by one, because everybody would wait. It tells the readers to forget all keys.
+// TestMuchLowerTrackingLimit: if a limit becomes much lower, the node tells the readers to forget all keys, instead of removing them one
+// by one.
 func TestMuchLowerTrackingLimit(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)

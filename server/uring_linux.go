@@ -10,19 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uring sends to many sockets with one system call, through an io_uring instance (io_uring(7)). The
-// call never waits: a send to a socket whose buffer is full fails at once, so every send has ended
-// when the call returns.
+// uring sends to many sockets with one system call, through an io_uring instance (io_uring(7)). The call never waits: every send has ended
+// when it returns.
 //
-// The system calls themselves are cheap, but the context switches between them are expensive. The reply to a client on the
-// same machine wakes that client. The client then often takes the server's processor before the server has sent the next
-// reply, and must give it back afterwards.
+// This saves context switches: a client that a single send wakes often takes the server's processor before the next send.
 //
-// Many containers forbid io_uring, and an administrator can forbid it (sysctl
-// kernel.io_uring_disabled). Then each reply needs its own system call.
-//
-// --without io_uring turns io_uring off. docs/performance-history.md says how much io_uring gains, and which command measures the
-// gain.
+// Where io_uring is forbidden or turned off (--without io_uring), each reply needs its own system call.
 type uring struct {
 	fd    int
 	rings []byte // both queues, in memory shared with the kernel
@@ -40,8 +33,7 @@ type uring struct {
 	n       int                  // how many sends the next call of run has to make
 }
 
-// uringEntries is the maximum number of sends in one call. It is small, because a call delays
-// everything else on its processor, and it must be a power of two.
+// uringEntries is the most sends in one call, which delays everything else on its processor. It must be a power of two.
 const uringEntries = 64
 
 // These constants come from the kernel's include/uapi/linux/io_uring.h.
@@ -145,8 +137,7 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 	return nil
 }
 
-// add makes the next call of the method run send p to the socket fd. The caller must not add more than uringEntries sends before it
-// calls run.
+// add makes the next call of run send p to the socket fd. Before run, the caller must not add more than uringEntries sends.
 func (u *uring) add(fd int, p []byte) {
 	i := u.n
 	u.n++
@@ -170,10 +161,8 @@ func (u *uring) run() error {
 	return err
 }
 
-// result returns the bytes of the i-th send, and how many of them were sent. It also drops u's
-// reference to the bytes, so the caller must call it exactly once for each send of a run. It returns
-// no error, because some errors of io_uring do not concern the socket. An error of the socket also
-// occurs in the next system call that sends to it.
+// result returns the bytes of the i-th send, and how many were sent. It must be called once for each send, because it drops a reference.
+// An error of the socket occurs again at the next send.
 func (u *uring) result(i int) (p []byte, sent int) {
 	p, u.lent[i] = u.lent[i], nil
 	return p, int(max(u.results[i], 0))

@@ -60,9 +60,8 @@ func (p *usageParser) take() string {
 	return w
 }
 
-// alternatives parses up to the closing bracket end, and consumes that bracket. If end is "", it parses up to the end of the text. It
-// returns the arguments that it has found. If bars separate several alternatives, it returns one argument of kind oneof, which has all
-// of them.
+// alternatives parses up to the closing bracket end, which it consumes ("": up to the end of the text). Several alternatives become one
+// argument of kind oneof.
 func (p *usageParser) alternatives(end string) []argument {
 	var all [][]argument
 	for {
@@ -115,8 +114,7 @@ func (p *usageParser) sequence(end string) []argument {
 	return args
 }
 
-// word parses an argument that begins with the word w: a token, a token and the argument after it, or an argument without a
-// token. The caller has consumed w.
+// word parses an argument that begins with the word w, which the caller has consumed.
 func (p *usageParser) word(w string) argument {
 	if !isToken(w) {
 		return argument{name: w, kind: argumentType(w)}

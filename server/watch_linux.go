@@ -3,16 +3,14 @@ package server
 import "time"
 
 const (
-	// watchInterval is the time from one look of the watcher at the loop to the next. If the loop is in
-	// the same call of the backend at both looks, the watcher concludes that a script delays the loop.
+	// watchInterval separates the watcher's looks. If the loop is in the same call of the backend at two looks, a script delays it.
 	watchInterval = 5 * time.Millisecond
 	// When the loop has done nothing for watchQuiet looks, the watcher sleeps.
 	watchQuiet = 200
 )
 
-// watch makes sure that a script on the loop's goroutine delays only the clients that wait for its outcome. Other clients
-// must get -BUSY, and must be able to kill the script. So if the owner (the goroutine that runs the loop) does not return
-// from the backend in time, watch starts another goroutine as the owner. The old one ends when it returns from the backend.
+// watch lets other clients get -BUSY, and kill the script, while a script holds the loop's goroutine: it starts another goroutine as the
+// owner. The old one ends when it returns from the backend.
 func (l *loop) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -7,15 +7,11 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// Strangers decide how many connections there are, and each connection leaves garbage. If the data leaves the collector
-// little room, a thousand connections a second fill that room before a cycle of the collector ends. Then everything would
-// wait for the collector, even the evaluation of commands (brake.Bring). So strangers and newcomers wait first, while there
-// is still room for the others (strangersMargin). They wait for a cycle of the collector, but no longer than yieldMost,
-// because others may fill the memory, too. They wait only if they are many: if they have left strangersGarbage since they
-// last waited, or since memory was last found ample.
+// Each connection leaves garbage, and strangers decide how many there are. If memory is scarce, everything waits for the collector, even
+// the evaluation of commands (brake.Bring). So strangers and newcomers wait first, while strangersMargin is left for the others, but for
+// yieldMost at most. They wait only when they have left strangersGarbage since the last wait.
 //
-// Senders of large commands wait in the same way (incoming.yields): a megabyte of short arguments takes several megabytes. Clients
-// that begin many subscriptions by one command wait, too (eachName): a subscription takes more memory than its name.
+// Senders of large commands (incoming.yields) and clients that begin many subscriptions (eachName) wait in the same way.
 const (
 	strangersMargin  = 16 << 20
 	strangersGarbage = 4 << 20
@@ -30,9 +26,8 @@ type garbage struct {
 	scarce func() bool // memoryIsScarce, except in tests
 }
 
-// memoryIsScarce reports whether less than strangersMargin is left below the memory limit. If so, it starts a cycle of the
-// collector. But if the memory in use has hardly grown since the last cycle, a new one would change nothing, and memoryIsScarce
-// returns false.
+// memoryIsScarce reports whether less than strangersMargin is left, and then starts a cycle of the collector. It returns false if memory
+// has hardly grown since the last cycle.
 func memoryIsScarce() bool { return brake.Short(strangersMargin) }
 
 // yielding is the state of one goroutine that works for strangers, newcomers, or senders of large commands.

@@ -9,7 +9,6 @@ import (
 )
 
 // TestStrangersWaitForTheCollector: while memory is scarce, newcomers are not accepted, and strangers are not read. Others are served.
-// When memory is no longer scarce, strangers are served again.
 func TestStrangersWaitForTheCollector(t *testing.T) {
 	var scarce atomic.Bool
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.scarce = "secret", scarce.Load })

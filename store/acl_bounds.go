@@ -14,8 +14,8 @@ type crowd struct {
 	size  int64
 }
 
-// AdmitUser is SetUser with a check: it refuses a user that exceeds the bounds. The state may already hold such a user, admitted by
-// an earlier version of the program. AdmitUser accepts a change of that user that does not make the user larger.
+// AdmitUser is SetUser for users within the bounds. An earlier version may have admitted a larger one: AdmitUser accepts changes that do
+// not make it larger.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()
@@ -60,8 +60,7 @@ func (t *Txn) crowd() crowd {
 	return crowd{a.byName.Len() + t.grown.users, a.size + t.grown.size}
 }
 
-// weigh returns the number of an account's rules and how many bytes it adds to the data size. The size is an estimate from the rules
-// and the name alone, so it is the same on every node. For a nil account both results are 0.
+// weigh returns the number of an account's rules and an estimate of its bytes in the data size, which is the same on every node.
 func (a *Account) weigh() (rules int, size int64) {
 	if a == nil {
 		return 0, 0

@@ -16,7 +16,7 @@ import (
 
 // Conn is a RESP2 client connection.
 type Conn struct {
-	// Most is how many bytes of memory a reply may take. If it is 0, a reply may take as many as a large reply of a node takes.
+	// Most is how many bytes of memory a reply may take (0: as many as a large reply of a node).
 	Most int64
 
 	conn net.Conn
@@ -43,8 +43,7 @@ func NewConn(conn net.Conn) *Conn { return &Conn{conn: conn, r: bufio.NewReader(
 // Close ends the connection.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// Do sends a command and returns its reply: a string for a status or a bulk string, an int64, an []any, or nil for a null reply. It
-// returns an error reply as an error of type ServerError.
+// Do sends a command and returns its reply: a string, an int64, an []any or nil. An error reply is an error of type ServerError.
 func (c *Conn) Do(args ...string) (any, error) {
 	if err := c.Send(args...); err != nil {
 		return nil, err
@@ -63,8 +62,7 @@ func (c *Conn) Send(args ...string) error {
 	return err
 }
 
-// These are the limits of one reply. They are far beyond what a node sends. If something else than a node answers, it must not use
-// up the caller's memory.
+// The limits of one reply are far beyond what a node sends. They protect the caller's memory if something else answers.
 const (
 	maxDepth = 64
 	maxLine  = 1 << 20
