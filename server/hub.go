@@ -258,7 +258,8 @@ func (h *Hub) Missed() {
 	}
 }
 
-// Receivers returns how often this node would deliver a message. As in Redis, each matching pattern of a client counts.
+// Receivers returns how often this node would deliver a message. As in Redis, each matching pattern of a client counts besides the
+// channel.
 func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -274,8 +275,8 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 // to the leader.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver sends a message to subscribers. The argument words has the elements of the message behind the first one; words[0] is the name of
-// the subscription.
+// deliver sends a message to subscribers. The argument words has the message's elements except the first (such as "message"); words[0] is
+// the name.
 func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...string) {
 	if len(subs) == 0 {
 		return

@@ -10,8 +10,8 @@ import (
 	"lockstep/cluster"
 )
 
-// At the leader, a client that publishes waits for the delivery of its messages. At another node nobody waits, so deliveries may make the
-// node fall behind the log. Then its clients hear of released locks too late. So such a node cuts off the clients that get most messages.
+// At the leader, a client that publishes waits for the delivery of its messages. At another node nobody waits. So deliveries may make that
+// node fall behind the log, and its clients hear of released locks too late. Such a node cuts off the clients that get most messages.
 
 // The hub cuts clients off if all looks during loadWait, one each loadPeriod, find that deliveries took most of the time, and the node has
 // not applied the entries known at the first look.
@@ -97,8 +97,7 @@ func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	}
 }
 
-// lighten resets the clients' counts of messages. If cut is true, it cuts off the clients that got most, and half of all messages
-// together.
+// lighten resets the clients' counts of messages. If cut is true, it cuts off those that got most: as many as together got half of all.
 func (h *Hub) lighten(cut bool) {
 	type listener struct {
 		s *session

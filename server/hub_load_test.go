@@ -27,7 +27,7 @@ func TestWhoGetsMostIsCutOff(t *testing.T) {
 				return nil
 			}
 			much, less, little := listener("much"), listener("less"), listener("little")
-			// period sends the clients 10, 5 and 1 messages within one loadPeriod, of which delivering takes the time in took.
+			// period lasts loadPeriod: it sends the three clients 10, 5 and 1 messages, and delivering takes the time took.
 			period := func(took time.Duration) {
 				for s, name := range map[*session]string{much: "much", less: "less", little: "little"} {
 					n := map[string]int64{"much": 10, "less": 5, "little": 1}[name]

@@ -95,8 +95,8 @@ func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	ts.await(func() bool { return ts.hub.size(subPattern) == (clients-cut)*each+each/2 })
 }
 
-// TestMessageThatTakesLongWithManyClients: slow patterns of many clients do not hold up the hub. With matchSteps for each pattern, this
-// test would take minutes.
+// TestMessageThatTakesLongWithManyClients: slow patterns of many clients do not hold up the hub. If each pattern could take matchSteps
+// steps, this test would take minutes.
 func TestMessageThatTakesLongWithManyClients(t *testing.T) {
 	ts := newTestServer(t, nil)
 	evil := strings.Repeat("*[ac]", 20) + "*[bd]"

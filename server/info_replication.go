@@ -10,7 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// lead returns the leader's address for this client. Without one, down is true, and at is the last leader's address or has the host "?".
+// lead returns the leader's address for this client. If none is known, down is true, and at is the last leader's address or has the host
+// "?".
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""

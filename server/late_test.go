@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// TestMessagesDuringAnExec: a message that comes during an EXEC follows its replies, in the new protocol, and only if the subscription has
-// not ended.
+// TestMessagesDuringAnExec: a message that comes during an EXEC follows its replies, in the protocol after the EXEC, and only if the
+// subscription still exists.
 func TestMessagesDuringAnExec(t *testing.T) {
 	const told, pushed = "message\r\n$2\r\nch\r\n$1\r\nm\r\n", "invalidate\r\n*1\r\n$1\r\nk\r\n"
 	eachPath(t, func(t *testing.T, loops int) {

@@ -20,8 +20,8 @@ const spikeSamples = 160
 // spike is the worst latency of an event within one second. The field at is that second in Unix time.
 type spike struct{ at, ms int64 }
 
-// spikes records commands that took at least latency-monitor-threshold. The event is "fast-command" for the flag store.Fast, else
-// "command".
+// spikes records commands that took at least latency-monitor-threshold. The event is "fast-command" for commands with the flag store.Fast,
+// else "command".
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// listener puts a guard on every connection. Its Accept tries again itself, because redcon would not pause. After Close, it returns only
-// when connections may be cut (Server.drained), because redcon then cuts them all.
+// listener puts a guard on every connection. After an error, its Accept tries again itself, because redcon would not pause. After Close,
+// it returns only when connections may be cut (Server.drained), because redcon then cuts them all.
 type listener struct {
 	net.Listener
 	srv    *Server
@@ -52,8 +52,8 @@ const (
 	clientsInput = 208 << 10
 )
 
-// inputOf returns how much unread input the system may keep for a client, which is known after authentication. The limit follows
-// maxmemory-clients to spare small containers.
+// inputOf returns how much unread input the system may keep for a client; known means that the client has authenticated. The limit follows
+// maxmemory-clients, because small containers have little memory.
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {

@@ -17,13 +17,13 @@ import (
 // When the lobby is full, each newcomer ends a handshake of its address whose client does not answer (makeRoom).
 
 const (
-	// lobbyShare is how many clients may wait for each handshake that may be in progress, lobbyOne the same for one address. More would be
-	// sent away late (lobbyLooks).
+	// lobbyShare is how many clients may wait for each handshake that may be in progress; lobbyOne is the same for one address. Further
+	// clients would wait in vain (lobbyLooks).
 	lobbyShare, lobbyOne = 2, 3
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// A handshake that clientLooks looks find waiting for its own client ends if others wait. The looks need not be consecutive: sending
-	// byte by byte saves nobody.
+	// If other clients wait, a handshake ends when clientLooks looks have found it waiting for its own client. The looks need not be
+	// consecutive: sending byte by byte saves no handshake.
 	clientLooks = 10
 	// answeredLooks replaces clientLooks for a client whom the server has answered, while at most fromOne clients of the address wait.
 	answeredLooks = 40
@@ -104,8 +104,8 @@ func (h *handshakes) makeRoom(from netip.Addr) {
 }
 
 // silent returns the handshake of an address that may end for a newcomer: the oldest one that waits for a client whom the server has not
-// answered. If there is none, answered clients may go, but only while they have more than half of the places: a flood would otherwise
-// leave no client the time to reply. The caller holds mu.
+// answered. If there is none, a handshake that waits for an answered client may end, but only while these have more than half of the
+// places: a flood would otherwise leave no client the time to reply. The caller holds mu.
 func (h *handshakes) silent(from netip.Addr) *wire {
 	var answered *wire
 	n := 0

@@ -170,8 +170,8 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// serveShares serves strangers until strangersTurn has passed in the round, but at least one, and reads one part of a large command,
-// unless memory is scarce.
+// serveShares serves strangers until strangersTurn has passed in the round, but at least one. Then it reads one part of a large command.
+// While memory is scarce, it does neither.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() && !l.yieldStrangers() {
 		for !s.isEmpty() {
@@ -242,8 +242,9 @@ func (s *incoming) add(c *loopConn) {
 	}
 }
 
-// choose returns the connection to read from next: of the users that are not crowded, the one whose latest turn is the longest ago. After
-// crowdLooks calls that passed over crowded users, it chooses among these, because their complete commands may block forever.
+// choose returns the next connection to read from. It belongs to the user whose latest turn is the longest ago, among users that are not
+// crowded. After crowdLooks calls that passed over crowded users, choose chooses among these, because their complete commands may block
+// forever.
 func (s *incoming) choose() *loopConn {
 	m := &s.loop.srv.clientMemory
 	var best, crowded *loopConn

@@ -138,7 +138,7 @@ func TestLargeCommandInParts(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsOfOtherUsers: users have turns, however many connections one has. The loop passes over a user whose commands take too
+// TestLargeCommandsOfOtherUsers: users have turns, however many connections each has. The loop passes over a user whose commands take too
 // much memory.
 func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })

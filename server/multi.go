@@ -13,9 +13,9 @@ import (
 // This file has transactions. EXEC sends all queued commands that need the log, and the versions from WATCH, to the leader as one call
 // (cluster.Transaction). So no other command runs between them.
 //
-// This node itself runs commands such as PING or SUBSCRIBE after the leader's answer: only then it knows whether the transaction takes
-// place. But the leader's commands depend on SELECT, AUTH and HELLO, so their effect is worked out before the call. CLIENT TRACKING and
-// CLIENT CACHING run before it if possible, because the keys that the call reads may change before the answer arrives.
+// This node itself runs commands such as PING or SUBSCRIBE after the leader's answer, because only the answer says whether the transaction
+// takes place. But the leader's commands depend on SELECT, AUTH and HELLO, so their effect is worked out before the call. CLIENT TRACKING
+// and CLIENT CACHING run before the call if possible, because the keys that it reads may change before the answer arrives.
 
 // maxQueued returns how many bytes of commands a session may queue, and of keys it may watch: about as much as a transaction may write.
 func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queuedRoom }
@@ -248,7 +248,7 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// fewInPlace is how many commands of a transaction a loop runs itself at most.
+// fewInPlace is the most commands of a transaction that a loop itself runs.
 const fewInPlace = 100
 
 // execWaits reports whether EXEC may take so long on this node that a loop must not run it.
@@ -358,8 +358,8 @@ func (s *session) askExec() *cluster.Transaction {
 			}
 			q.may = &why
 		case "client|tracking", "client|caching":
-			// CLIENT TRACKING OFF waits, because the transaction may fail. So do later commands of CLIENT TRACKING and CLIENT CACHING,
-			// which must keep their order.
+			// CLIENT TRACKING OFF does not run early, because the transaction may fail. Neither do later CLIENT TRACKING and CLIENT
+			// CACHING commands, which must keep their order.
 			if on, ok := onOff(q.args[2]); ok && !on {
 				early = false
 			}

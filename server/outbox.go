@@ -111,7 +111,7 @@ func (o *outbox) makeRoom(size int) {
 	}
 }
 
-// push appends a message without waiting. Several outboxes may share its memory. push cuts off a client whose output exceeds l.
+// push appends a message without waiting. Several outboxes may share its memory. push cuts off a client whose output exceeds the limit l.
 func (o *outbox) push(m message, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -32,8 +32,8 @@ const (
 	// emptyTakes is the cost of a line without a command. Each emptyBytes bytes of the line cost the same amount in addition.
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
-	// plumbingTakes is the fixed charge for a command of isPlumbing. A client gives way before one only beyond plumbingSlices times
-	// ownSlice.
+	// plumbingTakes is the fixed charge for a command of isPlumbing. A client gives way before such a command only beyond plumbingSlices
+	// times ownSlice.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
 	// byteTakes is the time for reading a byte, or for encoding and sending one.
@@ -67,7 +67,7 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 // isMuch reports whether each client has only ownSlice/ownCrowd. Without a look at the clock, it may stay true until add counts anew.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add charges the client for work that took this long, and for bytes of arguments and reply. Time already paid or waited is free.
+// add charges the client for the time that work took, without what was paid or waited already, and for the bytes of arguments and reply.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -110,7 +110,7 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports what exceeds would report after one more command that takes this long.
+// wouldExceed reports what exceeds would report after one more command of the given duration.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took
@@ -162,7 +162,7 @@ func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	return 0
 }
 
-// fewChecks is how many steps of checking a user's rights for a command are free. Beyond it, all steps cost checkTakes each.
+// fewChecks is how many steps of checking a user's rights for a command are free. Beyond fewChecks, all steps cost checkTakes each.
 const (
 	fewChecks  = 256
 	checkTakes = 20 * time.Nanosecond
@@ -188,8 +188,8 @@ func (s *session) checksMuch() bool {
 // listensTo returns how many subscriptions and prefixes for CLIENT TRACKING the session has.
 func (s *session) listensTo() int { return int(s.subbed.Load()) + len(s.tracking.Load().listens()) }
 
-// namesTake returns how long a command will take for many names. The client gives way before it, because hundreds of clients may send one
-// each.
+// namesTake returns how long a command will take for many names. The client gives way before it, because hundreds of clients may each send
+// one.
 func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	if n := s.namesIn(cmd, args); n > fewNames {
 		return time.Duration(n) * plumbingTakes

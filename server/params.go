@@ -12,7 +12,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// params are the parameters of CONFIG GET and CONFIG SET: values has them as text, and the atomics for readers that must not wait for mu.
+// params are the parameters of CONFIG GET and CONFIG SET. The map values has them as text; the atomics are for readers that must not wait
+// for mu.
 type params struct {
 	// setting has an element during a CONFIG SET, so that none loses the change of another. A CONFIG SET may wait for the leader, so no
 	// event loop may wait for setting.
@@ -100,7 +101,8 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// paramSteps bounds the matching of one CONFIG GET. Each match counts triedSteps steps besides those of redistext.MatchFoldWithin.
+// paramSteps bounds the steps of matching for one CONFIG GET. Each match counts triedSteps steps besides those of
+// redistext.MatchFoldWithin.
 const (
 	paramSteps = 1 << 20
 	triedSteps = 8

@@ -10,7 +10,7 @@ import (
 // For CONFIG SET, the client's node checks all parameters, and submits the shared ones and requirepass to the leader (runConfigSet). Then
 // the node sets the others, which concern this node alone.
 //
-// The leader gets each value as the client wrote it, because the form that CONFIG GET shows may say less.
+// The leader gets each value as the client wrote it (only memory sizes in bytes), because the form that CONFIG GET shows may say less.
 //
 // CONFIG GET asks the leader for the values; without a leader, it returns those that this node has applied.
 
@@ -101,8 +101,8 @@ func (s *session) shareParams(c change) store.Reply {
 	return r
 }
 
-// paramsElsewhere returns the values of faced and shared parameters. It asks the leader, because this node may not have applied a recent
-// change yet.
+// paramsElsewhere returns the values of faced and shared parameters. It asks the leader for shared ones, because this node may not have
+// applied a recent change.
 func (s *session) paramsElsewhere(defs []*paramDef) []string {
 	ask := []string{"config", "get"}
 	for _, def := range defs {

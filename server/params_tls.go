@@ -7,7 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect for new connections, the last ones never.
+// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect for new connections; those of the last group have no
+// effect.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
 	if cfg.TLS != nil {

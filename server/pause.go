@@ -206,7 +206,7 @@ func doClientUnpause(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// doClientUnblock unblocks a client of this node, but not one that CLIENT PAUSE holds back: Redis replies to it twice.
+// doClientUnblock unblocks a client of this node, but not one that CLIENT PAUSE holds back: Redis replies to such a client twice.
 func doClientUnblock(s *session, args [][]byte) store.Reply {
 	reply, refusal := store.WaitTimedOut, store.Error("")
 	switch {

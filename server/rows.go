@@ -50,8 +50,8 @@ func (r *row) command() store.Command {
 	return c
 }
 
-// bindHandlers returns the handlers of this package. SELECT has one, because the database belongs to the session; others, because they
-// must not wait for a script.
+// bindHandlers returns the handlers of this package, and those for a few other commands: SELECT, because the database belongs to the
+// session, and some that must not wait for a script.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
 		"select":         doSelect,
@@ -117,7 +117,8 @@ func findKills(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
-// RunInScript runs a command of this package that a script has called. The handler must not ask the backend for what waits for the script.
+// RunInScript runs a command of this package that a script has called. The handler must ask the backend for nothing that waits for the
+// script's end.
 func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	do := srv.handlers[c.Cmd]
 	if do == nil || c.Cmd.Is(store.NoScript) && !srv.AllowsInScript(c.Cmd) {

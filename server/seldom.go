@@ -39,7 +39,8 @@ func (l *seldomLine) count(weight int64, args ...any) {
 	l.add(weight, args)
 }
 
-// The server calls sayRest every second, so that the log gets the last events of all, too.
+// sayRest logs the events since the last line, if enough time has passed. The server calls it every second, because no later event may
+// come.
 func (l *seldomLine) sayRest(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,8 +17,8 @@ type watcher struct {
 	failovers failovers
 }
 
-// failoverPause is the shortest time from any failover to one by SENTINEL FAILOVER, because each pauses all clients, and anybody may ask
-// for one.
+// failoverPause is the shortest time from any failover to one by SENTINEL FAILOVER, because each failover pauses all clients, and anybody
+// may ask for one.
 const failoverPause = 10 * time.Second
 
 // failovers says when SENTINEL FAILOVER may begin a failover.
@@ -61,8 +61,8 @@ type aside struct{ Backend }
 func (aside) Busy() bool { return false }
 
 // NewSentinel makes a Sentinel that calls its master by the given name, and panics like New. cfg.Hub is the Hub of the server for data,
-// whose default user may log in with the cluster's password (cfg.AnyClient: cfg.RequirePass). Clients with TLS need other addresses, so
-// they have a Sentinel of their own, for which secret is true.
+// whose default user may log in with the cluster's password (with cfg.AnyClient: cfg.RequirePass). Clients with TLS need other addresses,
+// so they have a Sentinel of their own, for which secret is true.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
 	users := cfg.Hub.accounts
@@ -165,8 +165,8 @@ func (w *watched) down() string {
 	return "sdown"
 }
 
-// watchMembers publishes each change of the members since before. The session anywhere has no client: it determines the addresses in
-// events.
+// watchMembers publishes each change of the members until the server stops. The session anywhere has no client: it determines the
+// addresses in events.
 func (srv *Server) watchMembers(anywhere *session, before watched) {
 	for {
 		select {
@@ -262,8 +262,8 @@ func (srv *Server) tellMaster(was string, now watched) {
 	}
 }
 
-// tellSwitch publishes a change of master: the new leader as the Sentinel that ran the failover, the other nodes as Redis's other
-// Sentinels.
+// tellSwitch publishes a change of master: at the new leader what Redis's Sentinel that ran the failover publishes, elsewhere what Redis's
+// other Sentinels publish.
 func (srv *Server) tellSwitch(before, now watched) {
 	old := fmt.Sprintf("master %s %s %d", srv.watch.name, before.at.host, before.at.port)
 	under := fmt.Sprintf("@ %s %s %d", srv.watch.name, before.at.host, before.at.port)

@@ -92,7 +92,8 @@ func TestProtectedModeOfASentinel(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotPause: a stranger must not pause a Sentinel's clients, because even CLIENT UNPAUSE would wait.
+// TestStrangersDoNotPause: a stranger must not pause a Sentinel's clients, because even CLIENT UNPAUSE would wait for the end of the
+// pause.
 func TestStrangersDoNotPause(t *testing.T) {
 	ts := newTestServer(t, nil)
 	known := dialTo(t, ts.sentinel(t))

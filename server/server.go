@@ -208,7 +208,8 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// enter makes a session for a connection. If in is false, refusal is the error for the client (empty: the server is closing).
+// enter makes a session for a connection. If in is false, the connection is refused, and refusal is the error (empty: the server is
+// closing).
 func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
@@ -245,8 +246,8 @@ const roomPatience = time.Second
 // makeRoom reports whether there is room for one more session, or the server is closing. At maxclients it cuts off a client that has hung
 // up or has not authenticated. Until that session ends, there may be an eighth more sessions than maxclients.
 //
-// Otherwise it waits for sessions that were cut off to end, for roomPatience at most, and with handshakes.fromOne clients at most. The
-// caller holds mu; makeRoom releases mu while it waits.
+// If that gives no room, makeRoom waits for sessions that were cut off to end, for roomPatience at most. No more than handshakes.fromOne
+// clients wait. The caller holds mu; makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
@@ -305,7 +306,7 @@ func (srv *Server) cut(s *session) {
 	}()
 }
 
-// hungUp notes that a client has hung up. The server still answers what the client has sent, until makeRoom cuts it off.
+// hungUp notes that a client has hung up. The server still answers what the client has sent, until makeRoom cuts the client off.
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

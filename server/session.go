@@ -55,8 +55,8 @@ type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
 	grants  bool // the output may have replies that grant leases (sendGrants)
-	// wasBusy: as in Redis, later commands of a pipeline with a BUSY get BUSY, too. Otherwise a SET behind a refused SELECT would use the
-	// wrong database.
+	// wasBusy says that a command of the pipeline got BUSY. As in Redis, later ones get BUSY, too: a SET behind a refused SELECT would use
+	// the wrong database.
 	wasBusy bool
 	unsure  string // hash of the login's password, if this node accepted the login before it knew all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password

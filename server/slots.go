@@ -27,7 +27,8 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// hashedPerStep is how many bytes of key names a node hashes in one step of store.Ctx.Work, hashedPerCheck in one step of checkTakes.
+// hashedPerStep is how many bytes of key names a node hashes in the time of one step of store.Ctx.Work, hashedPerCheck in that of
+// checkTakes.
 const (
 	hashedPerStep  = 32
 	hashedPerCheck = 8

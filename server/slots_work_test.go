@@ -33,7 +33,8 @@ func TestLongNamesAreWork(t *testing.T) {
 	}
 }
 
-// TestHashedNamesAreOwnWork: hashing key names for a client of the Cluster port counts as work. Too long a command is refused before.
+// TestHashedNamesAreOwnWork: hashing key names for a client of the Cluster port counts as work. A command that is too long is refused
+// before that.
 func TestHashedNamesAreOwnWork(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsentLimit bounds the unsent output that the system keeps for a client, because a container's memory limit includes it. Unacknowledged
-// bytes do not count, so connections stay fast.
+// unsentLimit bounds the unsent output that the system keeps for a client, because a container's memory limit includes it. Sent but
+// unacknowledged bytes do not count, so connections stay fast.
 const unsentLimit = 64 << 10
 
 // limitUnsent makes the operating system keep at most unsentLimit bytes of unsent output for a client.

@@ -14,7 +14,7 @@ import (
 //   - others: those of whom nothing has been read, and those whose commands are being run, in order of arrival.
 //   - familiar: as in others, but at addresses of earlier logins. With more than half of the places, they go before others.
 //
-// A client whose password is right as far as this node knows is in no list, while the node asks the leader. Server.mu guards all fields.
+// A client whose password is right as far as this node knows is in no list while the node asks the leader. Server.mu guards all fields.
 type strangers struct {
 	heard, others, familiar list.List // of *session
 

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestStrangersHoldLittle: all clients that have not authenticated together never hold more than a small share of the memory for clients.
+// TestStrangersHoldLittle: clients that have not authenticated hold, all together, never more than a small share of the memory for
+// clients.
 func TestStrangersHoldLittle(t *testing.T) {
 	arg := "$16384\r\n" + strings.Repeat("x", 16384) + "\r\n"
 	for name, half := range map[string]string{

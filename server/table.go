@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Go map never shrinks: after deletions, it keeps its memory, and iterations take as long as before. A client could so slow down the
+// A Go map never shrinks: after deletions, it keeps its memory, and iterations take as long as before. So one client could slow down the
 // server for good. The maps of this file shrink.
 
 const (

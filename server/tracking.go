@@ -78,7 +78,7 @@ func newTracker() *tracker {
 	}
 }
 
-// tracking is how a session tracks. A change replaces the whole value; only the field broken ever changes.
+// tracking is how a session tracks. A change replaces the whole value; within a value, only the field broken changes.
 type tracking struct {
 	redirect             int64 // id of the client that gets the messages; 0: the tracking client itself
 	bcast, optin, optout bool
@@ -245,7 +245,7 @@ func (s *session) track(call *cluster.Call) {
 }
 
 // someOf returns the keys of a call that the tracker is to remember: all, or none beyond maxRead or maxReadBytes. all is false when the
-// client must be told.
+// client must be told to forget all keys.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0
@@ -271,7 +271,8 @@ func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	return n > fewRead
 }
 
-// mayRead reports whether a client may keep what it reads with a command. Nobody knows before which keys a script will read.
+// mayRead reports whether a client may keep what it reads with a command. For every script it is true, because the keys that a script will
+// read are unknown.
 func mayRead(cmd *store.Command) bool {
 	return cmd.Is(store.ReadOnly) && !cmd.Is(store.PubSub) || cmd.Is(store.Scripting)
 }

@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// This file tells clients of the keys that a write set has changed. The next write set waits for this, so its cost is bounded: each key is
-// stored once, each message is encoded once per protocol version, and beyond the limits below, one message says that all keys may have
-// changed ("all keys").
+// This file sends clients messages about the keys that a write set has changed. The next write set waits for this, so its cost is bounded:
+// each key is stored once, each message is encoded once per protocol version, and beyond the limits below, one message says that all keys
+// may have changed ("all keys").
 
 const (
 	// maxChangedSize bounds the bytes of the keys in one write set's messages for prefixes. Beyond it, listeners of a prefix are told "all
@@ -104,7 +104,7 @@ func (t *tracker) forgetKeys() {
 	t.items, t.size = 0, 0
 }
 
-// invalidate tells the readers of a key that it has changed, and forgets them, except a NOLOOP session that has changed it.
+// invalidate tells the readers of a key that it has changed, and forgets these readers, except a NOLOOP session that has changed the key.
 func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
 	if t.changes.forgotten += len(ids); t.changes.forgotten > maxForgotten {
 		t.invalidateAll()

@@ -70,8 +70,8 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. Too many keys of one prefix do not concern
-// others.
+// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. If too many keys of one prefix have changed,
+// listeners of others still get theirs.
 func TestKeysOfManyPrefixes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	long := "app:" + strings.Repeat("a", 800)

@@ -53,7 +53,7 @@ func common(a, b string) int {
 	return n
 }
 
-// split makes a new parent for p of the first n bytes of p's edge. It copies them, because a long prefix would otherwise stay in memory.
+// split makes a new parent for p, whose edge is the first n bytes of p's edge, copied so that a long prefix does not stay in memory.
 func (p *prefix) split(n int) *prefix {
 	above := &prefix{edge: strings.Clone(p.edge[:n]), children: []*prefix{p}}
 	p.edge = p.edge[n:]

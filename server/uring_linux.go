@@ -161,8 +161,8 @@ func (u *uring) run() error {
 	return err
 }
 
-// result returns the bytes of the i-th send, and how many were sent. It must be called once for each send, because it drops a reference.
-// An error of the socket occurs again at the next send.
+// result returns the bytes of the i-th send, and how many were sent. It must be called once for each send, because it drops the reference
+// to the bytes. An error of the socket occurs again at the next send.
 func (u *uring) result(i int) (p []byte, sent int) {
 	p, u.lent[i] = u.lent[i], nil
 	return p, int(max(u.results[i], 0))
