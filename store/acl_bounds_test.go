@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestUsersAreBounded: an ACL SETUSER beyond a bound of users fails with an error that says what to do. If a user exceeds a bound
-// already, changes that do not make the user larger are still accepted.
+// TestUsersAreBounded: ACL SETUSER makes no user larger than the bounds. A user beyond a bound may change, but not grow.
 func TestUsersAreBounded(t *testing.T) {
 	d := newTestDB(t)
 	named := func(name string, rules ...string) *User {
@@ -77,9 +76,7 @@ func TestUsersAreBounded(t *testing.T) {
 	admits(named("another"), "")
 }
 
-// TestUsersOfAFileHaveRoom: a cluster takes over the users of an ACL file even if they are more than a command may write, and more
-// than maxmemory has room for. Otherwise nobody could log in with a file that ACL SAVE has written. Only the bound for the size of
-// all users (maxUsersSize) holds.
+// TestUsersOfAFileHaveRoom: maxUsersSize is the only bound for the users that a cluster takes over from an ACL file.
 func TestUsersOfAFileHaveRoom(t *testing.T) {
 	table := NewTable(Commands())
 	u, refusal := NewUser(table, "", false).WithRules([]string{"on", ">p", "~app:*", "+get"}, false)
@@ -126,8 +123,7 @@ func TestUsersOfAFileHaveRoom(t *testing.T) {
 	}
 }
 
-// TestCategoriesLookForNoWords: a rule with a category drops the first arguments of the category's commands. To find them, it does not
-// go through the first arguments of all other commands.
+// TestCategoriesLookForNoWords: a rule with a category goes through the first arguments of that category's commands only.
 func TestCategoriesLookForNoWords(t *testing.T) {
 	table := NewTable(Commands())
 	u := NewUser(table, "u", false)

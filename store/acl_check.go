@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// DenyReason says why a command is not allowed. If several selectors refuse a command, the reason
-// that comes last in the list below is reported, as in Redis.
+// DenyReason says why a command is not allowed. If several selectors refuse a command, the last of their reasons below counts, as in Redis.
 type DenyReason uint8
 
 const (
@@ -39,10 +38,7 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check may take baseCheckSteps steps, and stepsPerArg more for each argument, but never more than maxCheckSteps. maxCheckSteps
-// steps take some 10 ms, in which other clients wait. A step is one of the following: a binary search for a name among the patterns
-// of a selector; the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps; a comparison of an
-// argument with the one that a rule allows (+command|argument).
+// A check makes other clients wait, so its steps are limited. A step is about one comparison of a name with a pattern.
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32
@@ -88,8 +84,7 @@ func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, ste
 	return why, arg, most - left
 }
 
-// check is Check for one selector. It subtracts its steps from *left. If no steps are left afterwards, the check may have ended
-// early: a refusal then means nothing, but the result Allowed is valid.
+// check is Check for one selector. It subtracts its steps from *left. If no steps are left, a refusal means nothing.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
@@ -146,8 +141,7 @@ func (f KeyFlags) access() (need keyAccess) {
 	return need
 }
 
-// channelAllowed reports whether a selector allows a channel. If channel is itself a pattern, it must be equal to one of the
-// selector's patterns, unless the selector allows all channels. channelAllowed subtracts its steps from *left.
+// channelAllowed reports whether a selector allows a channel. A pattern must equal an allowed one, unless all channels are allowed.
 func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool {
 	if s.allChannels || !pattern {
 		return s.allChannels || s.channelSet.matches(channel, 0, left)
@@ -156,14 +150,12 @@ func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool 
 	return s.channelSet.find(channel) != nil
 }
 
-// MayListen reports whether a selector of the user allows a channel. If pattern is true, channel is a pattern: it must be equal to
-// an allowed pattern, unless the selector allows all channels.
+// MayListen reports whether a selector allows a channel. A pattern must equal an allowed one, unless all channels are allowed.
 func (u *User) MayListen(channel string, pattern bool) bool {
 	return u.MayListenToAll([][]byte{stringBytes(channel)}, pattern)
 }
 
-// MayListenToAll is MayListen for several channels. It is false if one of them is not allowed, or if the steps of one check do not
-// suffice for all of them.
+// MayListenToAll is MayListen for several channels. It returns false if they take more steps than one check may.
 func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	left := checkSteps(len(channels))
 	for _, channel := range channels {
@@ -174,8 +166,7 @@ func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	return true
 }
 
-// MayListenWithin is MayListen with a limit of *left steps, from which it subtracts its own. It returns false if the steps run out
-// before it has found a selector that allows the channel.
+// MayListenWithin is MayListen within *left steps, from which it subtracts its own. It returns false when they run out.
 func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	for _, s := range u.selectors {
 		if s.channelAllowed(channel, pattern, left) {
@@ -188,8 +179,7 @@ func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	return false
 }
 
-// channels returns the indexes of the first and the last argument that is a channel to which the command publishes or subscribes. If
-// last < first, the command has no such argument. If pattern is true, these arguments are patterns.
+// channels returns the first and the last index of the arguments that are channels or, if pattern is true, patterns.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	if c.parent != nil || !c.Is(PubSub) {
 		return 1, 0, false
@@ -223,8 +213,7 @@ func (u *keyUse) places(yield func(int) bool) {
 	}
 }
 
-// keyUses returns the slice uses with one keyUse appended for each key spec of the command, except key specs with the flag KeyNotKey.
-// As in Redis, it returns nil if the arguments are malformed: the command itself then reports the error.
+// keyUses appends a keyUse for each key spec, or returns nil for malformed arguments: the command itself reports their error.
 func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	for i := range c.Keys {
 		spec := &c.Keys[i]
@@ -240,8 +229,7 @@ func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	return uses
 }
 
-// KeyFlags returns the flags of a key spec for the given arguments: SET reads the key only if it has the option GET, and BITFIELD
-// does not write the key if all its operations are GETs.
+// KeyFlags returns the flags of a key spec for these arguments: whether SET and BITFIELD read and write depends on their options.
 func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	if spec.Flags&KeyVariable == 0 {
 		return spec.Flags
@@ -276,8 +264,7 @@ func onlyGets(ops [][]byte) bool {
 	return true
 }
 
-// readsAnyKey reports whether a single selector allows both the command and reading every key. Only then may SORT have
-// the option GET, or BY with a star, because their patterns can name any key. A nil user may do everything.
+// readsAnyKey reports whether one selector allows the command and reading every key: the patterns of SORT can name any key.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
 	left := checkSteps(len(args))
 	return u == nil || u.free || slices.ContainsFunc(u.selectors, func(s *selector) bool {

@@ -24,10 +24,8 @@ const (
 // String returns the context as ACL LOG writes it.
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
-// Authorize checks whether user may run the command. The client's node has checked this already, but perhaps with an outdated user
-// table. If user may not run the command, ok is false and refusal is the reply. Authorize sets c.User; nil means that the user may do
-// everything. The argument user is one of these: "" for the default user, Anonymous, SystemUser, or a result of CallName. The
-// argument users is the version of the user table in which the client's node found the user, or 0 if the version is unknown.
+// Authorize checks again what the client's node has checked, perhaps with an outdated user table. It sets c.User; nil may do everything.
+// The argument user is "", Anonymous, SystemUser or a result of CallName; users is the version of that node's user table, or 0.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -70,8 +68,8 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// maxDenied is how many refusals of one command, script or transaction reach the ACL log at most. By default the log keeps no more
-// (acllog-max-len). maxObject is how many bytes of a refused key or channel reach the log at most.
+// maxDenied limits the refusals of one command, script or transaction in the ACL log; maxObject limits the bytes of a refused key or
+// channel.
 const (
 	maxDenied = 128
 	maxObject = 64 << 10

@@ -8,8 +8,7 @@ import (
 // sectionSelector is a separator in a list of rules: the rules of a further selector follow it.
 const sectionSelector = "("
 
-// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*. But the rule ~* means allkeys, which is more: no
-// pattern may follow allkeys, and allkeys also allows the empty key name.
+// ruleEveryKey is the rule for the key pattern *, which Redis shows as ~*. The rule ~* means allkeys, which is more.
 const ruleEveryKey = "%RW~*"
 
 // shown replaces ruleEveryKey by ~*, as Redis shows it.
@@ -22,9 +21,7 @@ func shown(rules []string) []string {
 	return rules
 }
 
-// Rules returns the rules that create this user; the rules of each further selector follow the word
-// "(". The log and snapshots contain these rules rather than bitmaps of commands, so that a node with a
-// different command table interprets them correctly.
+// Rules returns the rules that create this user. The log and snapshots contain rules, which do not depend on a node's command table.
 func (u *User) Rules() []string {
 	list := []string{"off"}
 	if u.Enabled {
@@ -164,8 +161,7 @@ func (s *selector) channelRules() []string {
 	return list
 }
 
-// commandRules finds a short list of rules for the selector's commands, as Redis does. The list begins with +@all or -@all. Rules
-// for categories follow, the best category first (bestCategory). Rules for single commands correct the rest.
+// commandRules finds a short list of rules for the selector's commands, as Redis does: +@all or -@all, categories, single commands.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
 	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but in the chosen categories as list[0] sets them
@@ -198,12 +194,8 @@ func (s *selector) commandRules(a *aclTable) []string {
 	return list
 }
 
-// bestCategory returns the index of the category whose rule would be wrong about the fewest commands. If several are equal, it returns
-// the one whose rule would be right about the most. It returns -1 if no rule would be right about more commands than it is wrong about.
-// It skips the categories in done.
-//
-// If add is true, the rule allows the category, and is right about the commands that the selector allows. If add is false, the rule
-// forbids the category, and is right about the commands that the selector forbids.
+// bestCategory returns the category, not in done, whose rule is wrong about the fewest commands, then right about the most; -1 if no rule
+// is more often right than wrong. If add is true, rules allow, otherwise they forbid.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {
@@ -221,9 +213,7 @@ func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	return best
 }
 
-// commandRule appends the rules for the command c. The selector told stands for the rules so far. If told allows c and s forbids it,
-// or the reverse, commandRule appends one rule that corrects told. If s forbids c, but allows it with some first arguments,
-// commandRule appends one rule for each of these arguments.
+// commandRule appends the rules for the command c that the list lacks; told has the effect of the list so far.
 func (s *selector) commandRule(list []string, a *aclTable, told *selector, c *Command) []string {
 	on := s.commands.has(c.bit)
 	if on != told.commands.has(c.bit) {

@@ -9,9 +9,7 @@ import (
 // kind.
 const maxFileFaults = 8 << 10
 
-// ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
-// rules. If the file has errors, faults describes them in Redis's words and users is nil. path is for
-// these errors; allChannels is the setting acl-pubsub-default.
+// ParseACLFile reads the users of an ACL file, or returns its faults in Redis's words. allChannels is the setting acl-pubsub-default.
 func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User, faults string) {
 	p := aclFile{table: t, path: path, allChannels: allChannels, names: map[string]bool{}}
 	number := 0
@@ -93,8 +91,8 @@ func (p *aclFile) line(number int, words []string) {
 	p.users = append(p.users, u.seal())
 }
 
-// FormatACLFile writes users as an ACL file. The format has no quotes, so it cannot represent every user. If it cannot represent
-// one of these users, ok is false and wrong is the user's name. If there are more than maxUsers users, ok is false and wrong is "".
+// FormatACLFile writes users as an ACL file, whose format has no quotes. If ok is false, wrong is a user whom the format cannot represent,
+// or "" if all users together are too many.
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
 	line := func(u *User) string { return fmt.Sprintf("user %s %s\n", u.Name, lineOf(u.Rules())) }
@@ -124,9 +122,7 @@ func (u *User) Packed() string { return encodeRules(u.Rules()) }
 // PackedUser is a user as a node sends it to the leader.
 type PackedUser struct{ Name, Rules string }
 
-// ReplaceUsers replaces all users by the given ones. If the default user is not among them, that user stays as it is; Redis would let
-// everybody in instead. If the default user has no account in the state yet, ReplaceUsers creates the account, with the password from
-// a node's flag if there is one.
+// ReplaceUsers replaces all users, but keeps the default user if the new ones lack it. Redis would let everybody in instead.
 func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) (refusal Error) {
 	stay := map[string]bool{}
 	for _, u := range users {
@@ -162,8 +158,7 @@ func (t *Txn) EstablishUsers(users []PackedUser) (refusal Error) {
 	return t.setUsers(users)
 }
 
-// setUsers sets the users of an ACL file. It may write more than one command may, and more than maxmemory has room for. One reason is
-// that users who were created one by one must all come back from the file. The other is that nobody could log in without users.
+// setUsers sets the users of an ACL file. Bounds of writes and of memory do not hold: without users nobody could log in.
 func (t *Txn) setUsers(users []PackedUser) (refusal Error) {
 	list, size := make([]*Account, len(users)), int64(0)
 	for i, u := range users {

@@ -6,9 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzACLRules applies arbitrary rules to a user. If one rule is refused, the user stays as it was; otherwise all are applied. The
-// texts of ACL LIST and of the log must describe a user with exactly the same rights, because other nodes and ACL files make their
-// users from these texts.
+// FuzzACLRules: a refused rule leaves the user as it was. ACL LIST and the log describe users with exactly their rights.
 func FuzzACLRules(f *testing.F) {
 	for _, rules := range []string{
 		"on\x00>secret\x00~app:*\x00+get\x00+@write\x00-del", "reset\x00allkeys\x00&ch*\x00+@all\x00-@dangerous", "nopass\x00%R~a*\x00%RW~b\x00%W~c\x00+config|get\x00-config|set",

@@ -13,8 +13,8 @@ type namePattern struct {
 	access  keyAccess // which uses of keys the pattern allows; all bits are set in a pattern of channels
 }
 
-// patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or only a star at the
-// end. A binary search finds these, so a command with many keys takes hardly longer for a user with many patterns.
+// patternSet finds out whether one of many patterns matches a name. A binary search covers patterns whose only special character is a final
+// star.
 type patternSet struct {
 	list   []namePattern
 	sorted []int32    // the indices of all patterns, sorted by text
@@ -47,11 +47,10 @@ func newPatternSet(list []namePattern) *patternSet {
 	return s
 }
 
-// head returns the head of the pattern with the index i: the text before the star. The pattern must have no other star, and end with it.
+// head returns the text before the star of a pattern that has one star, at its end.
 func (s *patternSet) head(i int32) string { return s.list[i].pattern[:len(s.list[i].pattern)-1] }
 
-// shortest returns the patterns in heads that give the needed access, except those whose head begins with the head of another
-// pattern that gives this access. heads must be sorted by head.
+// shortest returns the patterns that give the needed access and whose head begins with no other head. heads must be sorted.
 func (s *patternSet) shortest(heads []int32, need keyAccess) (list []int32) {
 	if all := s.heads[0]; need > 0 && !slices.ContainsFunc(heads, func(i int32) bool { return s.list[i].access&need != need }) {
 		return all
@@ -91,9 +90,8 @@ func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	return false
 }
 
-// begins reports whether a name begins with a head in s.heads[need]. It tries only the greatest head that is not greater than the
-// name. If a smaller head were a prefix of the name, all texts that sort between that head and the name would begin with it, and so
-// would the greatest head. But no head begins with another one.
+// begins reports whether a name begins with a head in s.heads[need]. Only the greatest head up to the name can be its prefix: if a smaller
+// one were, the greatest would begin with it. But no head begins with another.
 func (s *patternSet) begins(name string, need keyAccess) bool {
 	heads := s.heads[need]
 	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })

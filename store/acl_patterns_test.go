@@ -66,8 +66,7 @@ func mgetOf(t *testing.T, keys int, name, pattern string, patterns int) (*User, 
 	return u, table.Lookup(args[0]), args
 }
 
-// TestCheckOfManyKeys: if all patterns are plain text, or plain text with one star at the end, the check of a key takes one step. The
-// number of the patterns does not matter.
+// TestCheckOfManyKeys: the check of a key takes one step if no pattern has a special character but a final star.
 func TestCheckOfManyKeys(t *testing.T) {
 	const keys, patterns = 100_000, 1000
 	for _, pattern := range []string{"~app%04d:*", "~app%04d:key", "%%R~app%04d:*"} {
@@ -79,8 +78,7 @@ func TestCheckOfManyKeys(t *testing.T) {
 	}
 }
 
-// TestCheckGivesUp: a user has many patterns that must be tried one by one, and a command has many keys. The complete check would
-// take minutes. So the check ends early, and the command is refused, in MULTI, too. The ACL log has no entry for this refusal.
+// TestCheckGivesUp: a check that takes too long ends early. The command is refused, without an entry in the ACL log.
 func TestCheckGivesUp(t *testing.T) {
 	const keys, patterns = 2_000_000, 10_000
 	u, mget, args := mgetOf(t, keys, "app1", "~[a-c]pp?%d", patterns)
@@ -125,8 +123,7 @@ func TestCheckEndsAtTheFirstDeniedKey(t *testing.T) {
 	}
 }
 
-// TestCheckStepsAreFew: a check runs on an event loop, so it takes at most baseCheckSteps steps and stepsPerArg for each
-// argument. Ordinary users need far fewer, and a first argument is compared only with rules of its length.
+// TestCheckStepsAreFew: the steps of a check, which runs on an event loop, are limited. Ordinary users need far fewer.
 func TestCheckStepsAreFew(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern  string

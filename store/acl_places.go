@@ -6,8 +6,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// places maps the names in a list to their indices, while rules add names to the list. One ACL SETUSER may give as many names as fit
-// into a command, so a linear search for each rule would be too slow. find fills the map at the first lookup; seal drops it.
+// places maps the names in a list to their indices, because one ACL SETUSER may give very many. find fills it, seal drops it.
 type places map[string]int
 
 // find returns the index of a name in a list of n names; the function nth returns the name at an index.

@@ -18,8 +18,7 @@ const (
 	faultSubFirstArg = "Allowing first-arg of a subcommand is not supported"
 )
 
-// MergeSelectors joins the arguments of ACL SETUSER that form one selector, from "(…" to "…)". open
-// is the first argument of a selector that has no end, or "".
+// MergeSelectors joins the arguments of ACL SETUSER from "(…" to "…)". open is the start of a selector without an end, or "".
 func MergeSelectors(args []string) (rules []string, open string) {
 	var pending []string
 	for _, arg := range args {
@@ -122,8 +121,7 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 	return u.selectors[0].apply(u.table.acl, rule)
 }
 
-// applyPassword adds or removes a password. how says what to do: '>' adds a password in clear text, '#' adds a hash, '<' removes a
-// password in clear text, and '!' removes a hash.
+// applyPassword adds ('>', '#') or removes ('<', '!') a password, given as clear text ('>', '<') or as a hash.
 func (u *User) applyPassword(how byte, text string) (fault string) {
 	hash := text
 	if how == '>' || how == '<' {
@@ -293,8 +291,7 @@ func (s *selector) forgetWords(bit int) {
 	}
 }
 
-// applyCommand applies a rule for a command. The argument name is the name of a command, or container|subcommand, or the old form
-// name|first-argument. Only a rule that allows the command may have the old form.
+// applyCommand applies a rule for a command, a container|subcommand or, if on is true, a command|first-argument.
 func (s *selector) applyCommand(a *aclTable, name string, on bool) (fault string) {
 	bar := strings.LastIndexByte(name, '|')
 	if !on || bar < 0 {

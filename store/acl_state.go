@@ -25,9 +25,8 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
-// accountSize, ruleSize and selectorSize are the estimated bytes of memory of a user, of a rule and of each selector but the first.
-// They do not contain the user's name and the text of the rules. The text of parsed rules takes copiesOfRules times as much memory as
-// the text of packed rules.
+// Estimated bytes of a user, a rule and a further selector, without texts. Texts of parsed rules take copiesOfRules times as much as packed
+// ones.
 const (
 	accountSize   = 512
 	ruleSize      = 48
@@ -57,8 +56,7 @@ func decodeRules(packed string) (rules []string) {
 	return rules
 }
 
-// accounts are the users of the state. The default user has an account only after a command, or the configuration of a node, has
-// changed that user.
+// accounts are the users of the state, which lacks the default user until something changes that user.
 type accounts struct {
 	byName  *tree[*Account]
 	version uint64   // the sequence number of the last write set that changed an account
@@ -66,9 +64,8 @@ type accounts struct {
 	size    int64    // bytes of all accounts, a part of the data size
 	gone    []string // names that the same write set (see version) deleted, even if it created them again later
 
-	// deleted maps a user's name to the number of the last write set that deleted the user. The field forgotten is the number of a
-	// write set: up to it, deleted has no deletions. There were too many to keep, or this node has restored a snapshot, which does not
-	// contain deletions. Neither of the fields deleted and forgotten is part of the replicated state.
+	// deleted maps a user's name to the last write set that deleted it; deletions up to the write set forgotten are unknown. Neither field
+	// is replicated.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -104,8 +101,7 @@ func (a *accounts) remove(name string, version uint64) {
 	a.deleted[name] = version
 }
 
-// changed notes that a write set changes an account; version is the number of the write set. At the first change by a write set it
-// empties a.gone.
+// changed notes that the write set version changes an account.
 func (a *accounts) changed(version uint64) {
 	if a.version != version {
 		a.version, a.gone = version, nil
@@ -115,8 +111,7 @@ func (a *accounts) changed(version uint64) {
 // maxDeletions is the largest number of deleted names that a node remembers.
 const maxDeletions = 1000
 
-// sameUser reports whether a name still means the user that it meant in the given version of the users. forgotten is true if this
-// node no longer knows whether that user has been deleted since.
+// sameUser reports whether a name still means the user of the given version. forgotten means that this node does not know.
 func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	a := &t.s.accounts
 	if t.gone[name] || a.deleted[name] > version {
@@ -152,8 +147,7 @@ type Accounts struct {
 	Gone      []string // names that the last change deleted; such a name in List belongs to a new user
 }
 
-// AccountSink is a Sink that receives the users after every change, also during the replay of old entries, and after the restore
-// of a snapshot. It must not block.
+// AccountSink is a Sink that receives the users after every change, also in a replay or restore. It must not block.
 type AccountSink interface {
 	AccountsChanged(Accounts)
 }
@@ -189,8 +183,8 @@ type ACLEnv struct {
 	Users []PackedUser
 }
 
-// Initial returns the default user that applies while the state has none. The argument version is the version of the users in the
-// state. After the first change of a user, the users of the node's file no longer count, because the other nodes do not know them.
+// Initial returns the default user while the state has none. After a change of users (version > 0), the node's file no longer counts,
+// because other nodes do not know it.
 func (e *ACLEnv) Initial(table *Table, version uint64) *User {
 	for _, u := range e.Users {
 		if u.Name == DefaultUser && version == 0 {
@@ -333,12 +327,8 @@ func (t *Txn) AccountsVersion() uint64 {
 // paramFlagPassword is a cluster parameter: the hash of the default user's password that came from a node's flag.
 const paramFlagPassword = "requirepass-of-a-flag"
 
-// EstablishPassword gives the default user the password from a node's flag, if the state has no account of that user yet. The
-// argument hash is the password's hash; "" means no password. If the leader's own flag sets a password, EstablishPassword takes that
-// one instead. From then on every node demands the password, even a node that was started without the flag.
-//
-// The argument again is true when the only node of a cluster starts again, perhaps with another password in its flag. In this case
-// hash also replaces the password of the earlier flag, if that is still the default user's only password.
+// EstablishPassword gives the default user the password from a node's flag (hash), or that of the leader's own flag, unless the state has
+// an account of this user. If the only node of a cluster starts again (again), hash also replaces the password of its earlier flag.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {
@@ -358,8 +348,7 @@ func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	}
 }
 
-// guarded reports whether the default user may have lost rights, so that Authorize must look up that user. The state, the
-// transaction, or an ACL file that still counts (ACLEnv.Initial) may restrict the default user.
+// guarded reports whether the default user may have lost rights, so that Authorize must look that user up.
 func (t *Txn) guarded() bool {
 	return t.s.accounts.def != nil || t.users != nil || t.s.accounts.version == 0 && len(t.env.ACL.Users) > 0
 }

@@ -27,8 +27,7 @@ var groupCategories = map[string]string{
 	"hyperloglog": "hyperloglog", "geo": "geo",
 }
 
-// ACLCategories derives a command's ACL categories from its flags, its group and its field Categories. They are in the order of
-// COMMAND INFO. A container command that cannot be called itself has only the category fast or slow.
+// ACLCategories derives a command's ACL categories, in the order of COMMAND INFO.
 func (c *Command) ACLCategories() []string {
 	callable := len(c.Sub) == 0 || c.Is(Connection)
 	own := func(name string) bool { return slices.Contains(c.Categories, name) }
@@ -78,9 +77,7 @@ var redisCategories = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// aclTable holds all commands that ACL rules can name: the commands of this server, and all others of Redis. The latter have two
-// uses: lockstep must accept every rule that Redis accepts, and a rule that forbids a command must still hold when a later version of
-// lockstep adds that command.
+// aclTable holds all commands of this server and of Redis. Rules about commands that lockstep lacks must hold when it gets them.
 type aclTable struct {
 	bits []*Command // every command and subcommand, sorted by full name; the index is Command.bit
 	top  []*Command // the commands that are not subcommands

@@ -221,8 +221,8 @@ func TestAuthorizeIsFree(t *testing.T) {
 	}
 }
 
-// TestEstablishPassword: the password of a node's flag becomes the default user's password if no command has changed that user. Later
-// flags change nothing, with one exception: the flag of a node that is alone replaces a password that came from a flag.
+// TestEstablishPassword: a flag sets the default user's password if nobody has changed that user. Only a lone node's later flag replaces
+// it.
 func TestEstablishPassword(t *testing.T) {
 	first, second, third := HashPassword([]byte("1")), HashPassword([]byte("2")), HashPassword([]byte("3"))
 	for _, tc := range []struct {
@@ -280,8 +280,7 @@ func TestEstablishPassword(t *testing.T) {
 	}
 }
 
-// TestSameUserAfterRollback: when the transaction has deleted a user, the name no longer means that user. A rollback of the deletion
-// undoes this, and so does the end of a transaction whose writes are not applied.
+// TestSameUserAfterRollback: sameUser forgets a deletion that is rolled back or not applied.
 func TestSameUserAfterRollback(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -327,8 +326,7 @@ func TestCallsBesideManyDeletedUsers(t *testing.T) {
 	}
 }
 
-// TestUsersCount: users and their rules count in DataSize with the memory that they take. This holds in a transaction before it is
-// applied, and after the restore of a snapshot. A deleted user no longer counts.
+// TestUsersCount: users and their rules count in DataSize with their memory, also before Apply and after a restore.
 func TestUsersCount(t *testing.T) {
 	long := strings.Repeat("k", 500)
 	for name, rules := range map[string][]string{

@@ -11,8 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Users follow Redis's acl.c: a user has passwords and a list of selectors. The first selector, the
-// root, always exists. A command is allowed if a single selector allows it with all its keys and
+// Users follow Redis's acl.c. The first selector, the root, always exists. A single selector must allow a command with all keys and
 // channels.
 
 const (
@@ -21,15 +20,13 @@ const (
 	// SystemUser marks the server's own commands. No user can have this name, because a name cannot
 	// contain a NUL.
 	SystemUser = "\x00"
-	// Anonymous stands for the default user as long as that user needs no password. A node whose user table may be out of date sends
-	// this name for clients that have not authenticated.
+	// Anonymous stands for the default user while that user needs no password. A node whose user table may be outdated sends Anonymous.
 	Anonymous = "\x00?"
 	// nameless stands for the user whose name is empty, because the empty name in a call means the default user.
 	nameless = "\x00-"
 )
 
-// UserOf returns the name of the user whose rights a call has. The argument is the name in the call: a result of CallName, "" or
-// Anonymous.
+// UserOf returns the name of the user whose rights a call has. The argument is the name in the call.
 func UserOf(call string) string {
 	switch call {
 	case "", Anonymous:
@@ -40,8 +37,7 @@ func UserOf(call string) string {
 	return call
 }
 
-// CallName returns the name that a call carries for its user. It must not be used for the default user: a call of that user carries
-// the name "" or Anonymous.
+// CallName returns the name of a user in a call. The user must not be the default user.
 func CallName(user string) string {
 	if user == "" {
 		return nameless
@@ -180,8 +176,7 @@ func HashPassword(password []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate reports whether the user is enabled and has this password or needs none (nopass). The check of a wrong password takes
-// as long as that of a correct one.
+// Authenticate reports whether the user is enabled and has this password or needs none. The time does not depend on the password.
 func (u *User) Authenticate(password []byte) bool {
 	return u.HasPassword(HashPassword(password))
 }
@@ -210,8 +205,7 @@ func sameHash(a, b string) int {
 	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
-// LosesChannels reports whether u may lose the right to a channel when another user, the argument next, replaces u. It returns false
-// if that user has allchannels, or has every channel rule of u. It compares the texts of patterns only.
+// LosesChannels reports whether u may lose a channel when the user next replaces u. It compares only the texts of patterns.
 func (u *User) LosesChannels(next *User) bool {
 	stays := map[string]bool{}
 	for _, s := range next.selectors {

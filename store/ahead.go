@@ -1,16 +1,12 @@
 package store
 
-// A lookup follows pointers and must read each node before it knows the next one. In a large database each of these reads waits for
-// main memory, which is most of the cost of a short command. So before a Txn runs several commands one after the other, it makes
-// their lookups side by side. The processor then waits for the nodes of all these lookups at once. When the commands run, it finds the
-// nodes in its cache.
+// In a large database, each step of a lookup waits for main memory. Before a Txn runs several commands, it makes their lookups side by
+// side. The processor waits for all of them at once, and later finds the nodes in its cache.
 
 const (
 	// aheadLimit is the largest number of keys that a Txn reads ahead.
 	aheadLimit = 32
-	// aheadLength is the longest key to read ahead, in bytes. Reading ahead hashes a key a second time, which for a longer key
-	// costs more than it saves. Besides, a long argument need not be a key: in a script without keys, any argument may stand where Add
-	// expects the key.
+	// aheadLength is the longest key to read ahead, in bytes. To hash a longer one twice costs more than it saves.
 	aheadLength = 256
 	// aheadSize is the smallest number of keys with which a database may exceed the processor's
 	// cache.
@@ -50,8 +46,7 @@ func (a *Ahead) Add(cmd *Command, args [][]byte, db int) {
 	}
 }
 
-// ReadAhead looks up the collected keys side by side, except for those of a database with fewer than aheadSize keys, which is in the
-// cache anyway. It returns how many of the keys that it looked up exist, and removes all keys from the Ahead.
+// ReadAhead looks up the collected keys of large databases side by side, and empties a. It returns how many of them exist.
 func (t *Txn) ReadAhead(a *Ahead) (found int) {
 	n := 0
 	for _, k := range a.keys[:a.n] {

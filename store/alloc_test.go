@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestAllocations limits the number of allocations when commands on locks are evaluated and their writes are applied. The limits are
-// measured values. Each run makes a new transaction, as the leader does for a batch of one request.
+// TestAllocations limits the allocations of commands on locks, from evaluation to Apply, to measured values.
 func TestAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestExpiryIsBoundedInBytes: an entry deletes only as many expired keys as it has room for. Without this bound, 70 keys with names
-// of a megabyte would make an entry that no node's log can hold.
+// TestExpiryIsBoundedInBytes: an entry deletes only as many expired keys as it has room for.
 func TestExpiryIsBoundedInBytes(t *testing.T) {
 	const keys, name, most = 40, 10_000, 35_000
 	d := newTestDB(t)
@@ -58,8 +57,7 @@ func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
 	}
 }
 
-// TestManyKeysExpireInOneWriteSet: many keys expire in one write set. A rollback, WATCH and SET do not search through all of them for
-// each key. That would take most of a minute.
+// TestManyKeysExpireInOneWriteSet: a rollback, WATCH and SET do not search through all expired keys for each key.
 func TestManyKeysExpireInOneWriteSet(t *testing.T) {
 	const keys = 100_000
 	d := newTestDB(t)
@@ -91,8 +89,7 @@ func TestManyKeysExpireInOneWriteSet(t *testing.T) {
 	}
 }
 
-// TestLongKeyWithManyElements: the log repeats the name of the key for each element. So a command that would write too much must end
-// early, and not after it has written gigabytes.
+// TestLongKeyWithManyElements: the log repeats the key for each element, so a command that would write too much ends early.
 func TestLongKeyWithManyElements(t *testing.T) {
 	const elements = 3000
 	long := strings.Repeat("k", 20_000)
@@ -203,8 +200,7 @@ func TestLongRepliesAreNotBuilt(t *testing.T) {
 	}
 }
 
-// TestDenialsOfOneScript: a script tries a forbidden command again and again. The ACL log gets only as many refusals as it can show.
-// Of each key it gets only enough bytes to recognize the key.
+// TestDenialsOfOneScript: the ACL log gets only as many refusals of a script, and bytes of a key, as it can show.
 func TestDenialsOfOneScript(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()

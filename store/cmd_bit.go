@@ -100,8 +100,7 @@ func cmdSetBit(c *Ctx) Reply {
 	return Int(int64(old))
 }
 
-// bitString is a string that a command modifies. It keeps the changed bytes apart from the old string, so a change
-// of a few bytes in a long string is little work.
+// bitString is a string that a command modifies. Changed bytes are apart, so that a small change is little work.
 type bitString struct {
 	old    string
 	length int
@@ -332,8 +331,7 @@ func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 	return from, to, nil
 }
 
-// findBit returns the index of the first bit in the range that equals the argument bit. If there is none, it returns the end of the
-// range.
+// findBit returns the index of the first bit in the range that has the value bit, or the end of the range.
 func findBit(s string, bit byte, from, to int64) int64 {
 	none := -(1 - bit) // a byte in which no bit equals bit
 	for from < to {
@@ -405,8 +403,7 @@ func cmdBitOp(c *Ctx) Reply {
 	return Int(int64(longest))
 }
 
-// bitOpWork counts the work on a string of n bytes. The caller calls it for each index i. At the first index of each block of 64 KiB,
-// bitOpWork counts the work on the whole block.
+// bitOpWork counts the work on a string of n bytes by blocks. The caller calls it for each index i.
 func (c *Ctx) bitOpWork(i, n int) {
 	if i%(64<<10) == 0 {
 		c.work(min(n-i, 64<<10) / 64)

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestBitsWriteLittle: if a command changes a part of a long string, the log gets only that part.
-// The string after Apply equals the string that the command saw.
+// TestBitsWriteLittle: for a change of a part of a long string, the log gets only that part.
 func TestBitsWriteLittle(t *testing.T) {
 	long := strings.Repeat("x", 10000)
 	for _, tc := range []struct {
@@ -39,8 +38,7 @@ func TestBitsWriteLittle(t *testing.T) {
 	}
 }
 
-// TestUnchangedBitsAreNotCopied: a command that changes no bit does not copy the string. Otherwise this test would copy some 8 GB for
-// each of its three calls, which it runs a thousand times.
+// TestUnchangedBitsAreNotCopied: a command that changes no bit does not copy the string.
 func TestUnchangedBitsAreNotCopied(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", strings.Repeat("x", 8<<20))

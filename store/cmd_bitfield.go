@@ -198,8 +198,7 @@ func (op *bitOp) load(s *bitString) int64 {
 	return int64(v)
 }
 
-// next returns the next n bits of the integer. They begin at the bit whose index in the string is the argument at, and end where the
-// byte or the integer ends, whichever ends first.
+// next returns the bits of the integer from the bit at of the string to the end of the byte or of the integer.
 func (op *bitOp) next(s *bitString, at int64) (bits byte, n int64) {
 	n = min(8-at&7, op.offset+op.width-at)
 	return s.at(int(at>>3)) << (at & 7) >> (8 - n), n
@@ -230,9 +229,8 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	// A negative value of an unsigned type stands for a value above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// If the integer has 64 bits, test only sums that can exceed the limit: in other cases high-base could overflow. With fewer bits,
-	// high-base overflows only if base is far below the lower limit of a signed type. The test then calls the sum too high, and so
-	// does Redis: SET i16 0 -9223372036854775808 saturates at the upper end.
+	// With 64 bits, high-base can overflow, so test only sums that can exceed the limit. With fewer bits, it overflows only for a base far
+	// below the type's range: Redis then also calls the sum too high.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

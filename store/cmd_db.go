@@ -104,8 +104,8 @@ func cmdFlushDB(c *Ctx) Reply {
 	return OK
 }
 
-// tellFlushed writes a flush if the command has written nothing. This makes clients with CLIENT TRACKING forget which keys they have
-// found missing, as in Redis. The parameter before is the number of writes before the command.
+// tellFlushed writes a flush if the command has written nothing: clients with CLIENT TRACKING forget by it which keys were missing, as in
+// Redis.
 func (c *Ctx) tellFlushed(before int) {
 	if c.Writes().Len() == before {
 		c.flushEmpty(c.DB)

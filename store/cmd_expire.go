@@ -137,8 +137,7 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
 			// deadline.
 			at = max(at, c.graced(e))
-			// If this write set has granted the present lease, the lease has no grace yet. If the reply is late, the leader moves the
-			// deadline to a later time. It must then move the new deadline, too, so the new deadline counts as a lease.
+			// A lease that this write set has granted has no grace yet. The new deadline counts as a lease, too: a late reply must move it.
 			c.leases = c.leases || e.deadline != 0 && e.leased == c.seq
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)
@@ -166,8 +165,7 @@ func cmdPTTL(c *Ctx) Reply {
 	if e == nil {
 		return missing
 	}
-	// A key still exists in the grace (Env.Grace) after its deadline. In the grace, the reply is the rest of the grace: Redisson's
-	// multi-lock takes over a hash that is about to expire, and sets a new time to live only if some time is left.
+	// In its grace a key still exists, and the reply is the rest of the grace: Redisson's multi-lock renews only if some time is left.
 	left := e.deadline - c.Now().Lease
 	if left <= 0 && c.env.Grace != nil {
 		left += c.env.Grace(e.leased)

@@ -206,8 +206,7 @@ func cmdHVals(c *Ctx) Reply {
 	return c.listFields(1, func(f Field, to []Reply) []Reply { return append(to, Str(f.Value)) })
 }
 
-// listFields replies with the elements that the function add appends. It calls add for each field; each time add appends as many
-// elements as the parameter per says.
+// listFields replies with the elements that the function add appends: per elements for each field.
 func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	e, ok := c.read(TypeHash)
 	switch {

@@ -17,8 +17,7 @@ var hashRandomCommands = []Command{
 	},
 }
 
-// maxRandomFields limits a negative count. Such a count asks for that many picks, in which a field may come several times. The client
-// chooses the count, and no client may fill the memory of a node.
+// maxRandomFields limits a negative count, by which a client could otherwise fill the memory of a node.
 const maxRandomFields = 1 << 20
 
 func cmdHRandField(c *Ctx) Reply {
@@ -74,8 +73,7 @@ func parseRandomCount(arg []byte) (count int64, fault *Reply) {
 	return count, nil
 }
 
-// randomPairs picks elements of the key at Args[1] and lists them. If values is true, it lists pairs,
-// which RESP2 flattens. The function at returns the name and the value of the element with index i.
+// randomPairs picks elements of the key at Args[1], with their values if values is true. RESP2 flattens the pairs.
 func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i int) (name, value Reply)) Reply {
 	e, ok := c.read(t)
 	switch {
@@ -109,8 +107,7 @@ func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i 
 	return List(elems...)
 }
 
-// randomIndexes picks count different numbers below n, or all of them if count is larger than n. If count is
-// negative, it picks -count numbers independently of each other.
+// randomIndexes picks up to count different numbers below n or, if count is negative, -count independent ones.
 func (c *Ctx) randomIndexes(n int, count int64) []int {
 	var picked []int
 	switch {

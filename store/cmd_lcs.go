@@ -14,8 +14,7 @@ var lcsCommands = []Command{
 	},
 }
 
-// maxLCSCells limits the table of an LCS. The number of its cells is the product of the lengths of the two strings, and to fill
-// this many cells takes about 50 ms, in which the node serves nothing else.
+// maxLCSCells limits the product of the two lengths: while the node fills the table, it serves nothing else.
 const maxLCSCells = 16 << 20
 
 // lcsCells is the number of cells that are filled in the time of one step of work.
@@ -99,16 +98,14 @@ func cmdLCS(c *Ctx) Reply {
 
 func span(from, n int) Reply { return List(Int(int64(from)), Int(int64(from+n-1))) }
 
-// lcsTable holds one bit for every pair of prefixes. If the two prefixes end in different bytes, the bit says
-// which of them to shorten. A table of the lengths of the common subsequences would take too much memory.
+// lcsTable has a bit for every pair of prefixes: whether to shorten the first. A table of lengths would take too much memory.
 type lcsTable struct {
 	first  []uint64 // a bit is set if the first prefix is to be shortened
 	width  int
 	length int // length of the longest common subsequence
 }
 
-// newLCSTable fills a table and calls the function work for each row. A row has a cell for each byte of the shorter string, so that
-// rows are short: fill keeps two rows of cells (lengths of common subsequences) in memory.
+// newLCSTable fills a table and calls work for each row. fill keeps two rows, so rows go along the shorter string.
 func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	if a == "" || b == "" {
 		return lcsTable{}
@@ -122,8 +119,7 @@ func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	return t
 }
 
-// fill fills the table with a row for each byte of the longer string, the argument long. If swapped is set, the shorter string is the
-// first of the two.
+// fill fills the table. If swapped is true, the shorter string is the first of the two.
 func (t *lcsTable) fill(long, short string, swapped bool, work func(steps int)) {
 	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // two rows: the lengths for all prefixes of the shorter string
 	for i := range len(long) {
@@ -158,8 +154,7 @@ func (t lcsTable) shortensFirst(i, j int) bool {
 // lcsRange is a run of n equal bytes, at index a of the first string and index b of the second.
 type lcsRange struct{ a, b, n int }
 
-// ranges calls fn for each run of the subsequence, the last run first. If several common subsequences are the longest, ranges
-// takes the one that Redis takes: on a tie it shortens the second prefix.
+// ranges calls fn for each run of the subsequence, the last run first. On a tie it shortens the second prefix, as Redis does.
 func (t lcsTable) ranges(a, b string, fn func(lcsRange)) {
 	run := lcsRange{}
 	flush := func() {

@@ -102,8 +102,7 @@ func (c *Ctx) count(t Type) Reply {
 	return Int(int64(e.elems.Len()))
 }
 
-// listIndex converts the index i of an element to its index from the head, in a list of n elements. A negative i counts from the
-// tail (-1 is the last element). The second result is false if i is out of range.
+// listIndex converts an index, negative from the tail, to one from the head, and reports whether it is in range.
 func listIndex(i int64, n int) (int, bool) {
 	if i < 0 {
 		i += int64(n)
@@ -162,8 +161,8 @@ func (c *Ctx) indexRange(i int) (start, end int64, fault *Reply) {
 	return start, end, nil
 }
 
-// rankRange converts inclusive indexes to the bounds of a slice of length n; negative indexes count
-// from the end. Unlike clampRange, it returns an empty range if the end is before the first element.
+// rankRange converts inclusive indexes to the bounds of a slice. An end before the first element gives an empty range, unlike in
+// clampRange.
 func rankRange(start, end int64, n int) (from, to int) {
 	length := int64(n)
 	if start < 0 {

@@ -199,8 +199,7 @@ func cmdRPopLPush(c *Ctx) Reply {
 	return r
 }
 
-// moveElement moves an element from the list at Args[1] to the list at Args[2]. found is false if there is no element, and true if
-// r is an error.
+// moveElement moves an element from the list at Args[1] to the list at Args[2]. found is false if there is none.
 func (c *Ctx) moveElement(fromHead, toHead bool) (r Reply, found bool) {
 	source, target := c.Args[1], c.Args[2]
 	_, e, ok := c.firstOf(c.Args[1:2], TypeList)

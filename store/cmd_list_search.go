@@ -180,8 +180,7 @@ func cmdLPos(c *Ctx) Reply {
 	return found[0]
 }
 
-// search returns the indexes that LPOS asks for. If there are more of them than a reply may have, it stops after the first index
-// beyond the limit.
+// search returns the indexes that LPOS asks for. It stops when they are too many for a reply.
 func (o *lposOptions) search(c *Ctx, l *Deque, want string) []Reply {
 	found := []Reply{}
 	limit := o.count

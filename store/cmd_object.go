@@ -110,8 +110,7 @@ func cmdObjectIdletime(c *Ctx) Reply {
 	return Zero
 }
 
-// sharedIntegers is the number of small integers that Redis shares as single objects. Redis never
-// frees these objects, and reports the highest int32 as their reference count.
+// sharedIntegers is the number of small integers that Redis shares, with the highest int32 as their reference count.
 const sharedIntegers = 10000
 
 func cmdObjectRefcount(c *Ctx) Reply {

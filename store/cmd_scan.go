@@ -124,8 +124,7 @@ func (c *Ctx) match(pattern, name string) bool {
 	return ok
 }
 
-// scanWalk decides when a call of SCAN, HSCAN, SSCAN or ZSCAN has visited enough elements. The cursor is the hash at which the
-// next call continues. Elements with equal hashes always go into the same call, so the scan misses none.
+// scanWalk decides when a scan call has visited enough. The cursor is a hash: elements of equal hashes go into one call.
 type scanWalk struct {
 	left   int64 // elements still to visit
 	size   int   // bytes of the reply so far
@@ -223,8 +222,7 @@ func compactScore(score float64) string {
 // In a compact collection all elements have the hash 0.
 type scanVisit func(hash uint64, name, value string) bool
 
-// scanElements replies with a part of a collection. As Redis does, it checks the options only if
-// the key exists, and returns a compact collection as a whole.
+// scanElements replies with a part of a collection. As in Redis, a missing key hides wrong options, and compact collections come whole.
 func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64, visit scanVisit)) Reply {
 	cursor, ok := parseCursor(c.Args[2])
 	if !ok {
@@ -259,8 +257,7 @@ func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64,
 	return walk.reply(elems)
 }
 
-// parseCursor parses a cursor as C's strtoul does: the text ends at a NUL, a sign is legal, a
-// negative number wraps around, and an empty text is 0.
+// parseCursor parses a cursor as C's strtoul does: a sign is legal, and a negative number wraps around.
 func parseCursor(arg []byte) (uint64, bool) {
 	s, _, _ := strings.Cut(bytesToString(arg), "\x00")
 	if s == "" {
@@ -280,8 +277,7 @@ func parseCursor(arg []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-// randomKeySample is the number of adjacent keys from which RANDOMKEY picks one. The gaps between
-// hashes vary, so the first key after a random hash alone would favour keys behind a wide gap.
+// RANDOMKEY picks one of randomKeySample adjacent keys. Always the first one after a random hash would favour keys behind wide gaps.
 const randomKeySample = 16
 
 func cmdRandomKey(c *Ctx) Reply {

@@ -213,8 +213,7 @@ type sortItem struct {
 	score  float64
 }
 
-// sortFirst returns the first n elements in order; ok is false if a weight is not a number. Its buffer holds somewhat more than n
-// elements: whenever the buffer is full, sortFirst sorts it and keeps the first n.
+// sortFirst returns the first n elements in order; ok is false if a weight is not a number. It keeps little more than n.
 func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool) {
 	items, ok = make([]sortItem, 0, min(e.elems.Len(), n+n/4+sortSpare)), true
 	e.each(func(value string) bool {
@@ -300,8 +299,7 @@ func sortScore(text string) (float64, bool) {
 	return score, !isNumber || n.Inf || n.Digits == "" || n.Hex && score != 0
 }
 
-// byPattern returns the value that a BY or GET pattern names for an element. The element replaces
-// the star in the key; a part after "->" names a field of a hash.
+// byPattern returns the string, or the hash field after "->", that a BY or GET pattern names for an element.
 func (c *Ctx) byPattern(pattern, value string) (string, bool) {
 	if pattern == "#" {
 		return value, true

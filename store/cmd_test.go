@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommandsDoNotPeek: commands find keys with Lookup and not with peek. Lookup records the expired keys that it finds, so that
-// they are deleted (ExpireSeen). A key that a reply has called missing could otherwise come back under the next leader.
+// TestCommandsDoNotPeek: commands use Lookup, which records expired keys: a key that a reply called missing must not come back
+// (ExpireSeen).
 func TestCommandsDoNotPeek(t *testing.T) {
 	files, err := filepath.Glob("cmd_*.go")
 	if err != nil || len(files) < 10 {
@@ -238,8 +238,7 @@ func TestRankWithScore(t *testing.T) {
 	`)
 }
 
-// TestSortStoreNamedLikeAnOption: the key specs of SORT find each key after STORE, also behind a key that is named like an option.
-// Redis 7.0 overlooks such a key, so a user of Redis can write a key without the right to it.
+// TestSortStoreNamedLikeAnOption: the key specs of SORT find keys after STORE that are named like an option. Redis 7.0 overlooks them.
 func TestSortStoreNamedLikeAnOption(t *testing.T) {
 	for line, want := range map[string]string{
 		"sort b store by store secret":              "[5]",

@@ -117,8 +117,7 @@ type combination struct {
 	limit     int64 // 0 means no limit
 }
 
-// The functions that AGGREGATE names. Only b can be a NaN (0 times infinity). minScore and maxScore
-// then return a; math.Min and math.Max would return the NaN.
+// The functions that AGGREGATE names. If b is NaN, minScore and maxScore return a, unlike math.Min and math.Max.
 func sumScores(a, b float64) float64 { return notNaN(a + b) }
 
 func minScore(a, b float64) float64 {

@@ -138,8 +138,7 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the members of a set that are in the range, in the order of the reply. The argument most is the largest number of members
-// that it may return; if there are more, ok is false.
+// of returns the members in the range, in the order of the reply. ok is false if there are more than most.
 func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset
@@ -258,8 +257,7 @@ func (c *Ctx) storeScores(event string, list []Scored) Reply {
 	return Int(int64(len(list)))
 }
 
-// writeScores creates a sorted set. The compact form cannot hold the score -0, and a new set begins in the compact form. If the set
-// will be large in the end, writeScores therefore converts it to the large form before it writes a -0.
+// writeScores creates a sorted set. The compact form cannot hold -0: a set that will be large becomes large before its first -0.
 func (c *Ctx) writeScores(key []byte, list []Scored) {
 	form := c.Txn.form()
 	large := len(list) > form.scoreEntries ||

@@ -89,12 +89,11 @@ const (
 )
 
 // KeySpec says where a command's keys are:
-//   - If Begin is set, the keys are the arguments with the indexes Begin, Begin+Step, … up to Begin+Last. If Last is negative, it
-//     counts from the end of the arguments, and the last key may be the argument with this index (-1 is the last one).
-//   - If NumKeys is set, the argument with this index is the number of keys, and the keys follow it.
-//   - If neither is set, the positions depend on the other arguments.
+//   - If Begin is set: at the indexes Begin, Begin+Step, … up to Begin+Last. A negative Last counts from the end of the arguments.
+//   - If NumKeys is set: behind the argument with this index, which is their number.
+//   - Otherwise the other arguments decide.
 //
-// If the function Find is set, it returns the positions. Then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.
+// If Find is set, it returns the positions. Then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -188,8 +187,7 @@ type Ctx struct {
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
 
-	// Watch, if not nil, is called after each workLook steps of a long command. Watch may panic to end the command; the
-	// caller of Run must then undo what the command has written.
+	// Watch, if not nil, is called every workLook steps. It may panic to end the command: the caller must undo the writes.
 	Watch func()
 	steps int // steps counted since the last call of Watch
 
@@ -197,22 +195,18 @@ type Ctx struct {
 	ScriptTime time.Duration
 	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
-	// Stopped is the error of a script, command or transaction that was stopped: by its time limit, by SCRIPT KILL or
-	// FUNCTION KILL, or to run again later (StoppedForNow).
+	// Stopped is the error of a call (script, command or transaction) that its time limit or a KILL has stopped, or that will run again.
 	Stopped Error
-	// StoppedForNow means that a script was stopped by StopAfter, or that a command or transaction was stopped because other
-	// requests wait. The script, command or transaction runs again later.
+	// StoppedForNow means that StopAfter, or other requests that wait, stopped a script, command or transaction, which runs again later.
 	StoppedForNow bool
-	// TookAll means that a script or the code of a library was stopped because it exceeded the memory limit or because the
-	// interpreter had a fault. It also means that the loading of libraries was stopped because it took too long.
+	// TookAll means that a script or library was stopped for its memory, its loading time, or a fault of the interpreter.
 	TookAll bool
 }
 
 // workLook is the number of steps between two calls of Watch. So many steps take a few tenths of a millisecond.
 const workLook = 4096
 
-// work counts steps of a command whose arguments can make it arbitrarily long. A step is the lookup
-// of a member, or the work on 64 bytes.
+// work counts steps of a possibly long command. A step is the lookup of a member, or the work on 64 bytes.
 func (c *Ctx) work(steps int) {
 	if c.steps += steps; c.steps >= workLook {
 		c.steps = 0
@@ -265,8 +259,7 @@ func NewTable(groups ...[]Command) *Table {
 // All returns the commands, sorted by name. A subcommand is not in the list, but in the field Sub of its container.
 func (t *Table) All() []*Command { return t.sorted }
 
-// Lookup finds a command by its name in upper or lower case, or returns nil. It does not allocate. No command has a name of more
-// than 32 bytes.
+// Lookup finds a command by its name in any case, or returns nil. It does not allocate.
 func (t *Table) Lookup(name []byte) *Command {
 	var buf [32]byte
 	if len(name) > len(buf) {
@@ -281,9 +274,8 @@ func (t *Table) Lookup(name []byte) *Command {
 	return t.byName[string(buf[:len(name)])]
 }
 
-// Resolve finds the command, or the subcommand of a container, that args name. If there is no such command, cmd is nil. If the
-// subcommand is unknown, Resolve returns the container and false. If args have no subcommand, it returns the container, and ok
-// reports whether the container has a Run or is Local.
+// Resolve finds the command or subcommand that args name. For an unknown or missing subcommand, cmd is the container, and ok reports
+// whether the container can run with these arguments.
 func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	cmd = t.Lookup(args[0])
 	if cmd == nil || len(cmd.Sub) == 0 {
@@ -302,8 +294,7 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	return cmd, false
 }
 
-// KeysOf returns the arguments to which the key specs point. The arguments of a spec with the flag KeyNotKey are not keys (SPUBLISH:
-// the channel). ok is false if the arguments do not match the key specs.
+// KeysOf returns the arguments to which the key specs point, KeyNotKey ones included. ok is false if the arguments do not match.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
 		at, ok := ks.places(args)
@@ -318,8 +309,7 @@ func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	return keys, true
 }
 
-// places returns the indices of the key arguments. ok is false if the arguments do not match the spec: they are too few, or the
-// number of keys is not valid.
+// places returns the indices of the key arguments. ok is false if the arguments do not match the spec.
 func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 	span, at, ok := ks.find(args)
 	if n := span.last - span.first; n >= 0 && span.step > 0 {
@@ -334,8 +324,7 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 // keySpan is every step-th argument from index first to index last; it is empty if last < first.
 type keySpan struct{ first, last, step int }
 
-// find is ks.places, but it returns keys at equal distances as a span. If ks has a function Find, the result others has the indices
-// that Find has returned.
+// find is places, but returns keys at equal distances as a span, and the positions from Find as others.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
 	switch {

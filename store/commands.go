@@ -43,8 +43,7 @@ var wrongType = Err(ErrWrongType)
 // emptyList is the reply of a command that lists the elements of a missing key.
 var emptyList = Reply{Kind: Array}
 
-// read looks up the key at Args[1] for reading. ok is false if the key has another type than t; e is nil
-// if the key does not exist.
+// read looks up the key at Args[1]. ok is false for another type than t; e is nil for a missing key.
 func (c *Ctx) read(t Type) (e *Entry, ok bool) {
 	e = c.Lookup(c.DB, c.Args[1])
 	return e, e == nil || e.typ == t

@@ -113,8 +113,7 @@ func TestRowsEqualRedis(t *testing.T) {
 	}
 }
 
-// recordRow describes a row in the form of recordedRow. Of the ACL categories it has only @dangerous, @keyspace and those of the
-// field Categories. The other categories follow from the flags and the group.
+// recordRow describes a row as a recordedRow, without the ACL categories that follow from the flags and the group.
 func recordRow(c *Command) recordedRow {
 	r := recordedRow{
 		Name: c.FullName(), Arity: c.Arity, Flags: flagNames(c.Flags, commandFlagNames), ACL: []string{},

@@ -13,12 +13,10 @@ const ParamEvents = "notify-keyspace-events"
 // ParamChannels is the parameter that sets which channels a new user may use.
 const ParamChannels = "acl-pubsub-default"
 
-// Parameters of the whole cluster are part of the replicated state: every node and every later
-// leader has them, and they survive a restart. The server decides which parameters exist and which
-// values are legal; the store acts on the parameters that affect evaluation.
+// The parameters of the whole cluster are replicated state. The server decides which are legal; the store acts on those that affect
+// evaluation.
 
-// config holds the replicated parameters that were set. A change makes a new config and leaves the old one as it is, so a
-// snapshot may keep the old one.
+// config holds the replicated parameters that were set. A change makes a new config, because snapshots keep the old one.
 type config struct {
 	values map[string]string
 	events eventClass

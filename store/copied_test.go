@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestCopiedValuesAreTold: if a write of a few bytes makes the store copy data, the brake learns the size of the copies. This holds
-// when the write is evaluated, and when it is applied while a snapshot shares the data.
+// TestCopiedValuesAreTold: the brake learns what a small write copies, at evaluation, and at Apply besides a snapshot.
 func TestCopiedValuesAreTold(t *testing.T) {
 	const large = 1 << 20
 	bits := string(make([]byte, large))
@@ -177,8 +176,7 @@ func TestLCSTakesBits(t *testing.T) {
 	}
 }
 
-// LCS keeps two rows of lengths. A row is as long as the shorter string, whichever string comes first, and no row is needed for an
-// empty string.
+// TestLCSKeepsShortRows: LCS keeps rows as long as the shorter string, whichever string comes first.
 func TestLCSKeepsShortRows(t *testing.T) {
 	d := newTestDB(t)
 	long := strings.Repeat("ab", 1<<20)

@@ -2,9 +2,8 @@ package store
 
 import "unsafe"
 
-// A write of a few bytes may copy a whole string, or all elements of a compact collection: once in the Txn and once in
-// Apply. If a snapshot of an earlier state is being written, the value is then in memory three times, and a node may not
-// have that much memory.
+// A small write may copy a large value, once in the Txn and once in Apply. A snapshot being written keeps a third copy, for which a node
+// may lack the memory.
 
 // copyStep is the least number of bytes that are copied between two calls of the function that Brake has set.
 const copyStep = 256 << 10
@@ -12,13 +11,11 @@ const copyStep = 256 << 10
 // treeCopy is about how many bytes a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
-// Brake sets a function that the store calls before a Txn or Apply copies data for a change. The store calls it only
-// when copyStep bytes or more have come together since the last call. bytes is how many bytes all Txns and Apply have
-// copied since the last call, the next copy included. The function may wait for memory, but must not use the store.
+// Brake sets a function that is called before data is copied, once copyStep bytes have come together. bytes counts them, the next copy
+// included. The function may wait for memory, but must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
-// copying counts bytes that are about to be copied. It calls the function that Brake has set as soon as copyStep bytes or more have
-// come together since the last call.
+// copying counts bytes that are about to be copied, and calls the brake for every copyStep bytes or more.
 func (s *Store) copying(bytes int) {
 	if s.uncounted += bytes; s.uncounted < copyStep {
 		return
@@ -73,12 +70,10 @@ func (t *Txn) cloned(e *Entry) {
 	t.s.copying(n)
 }
 
-// Held returns about how many bytes the transaction has copied for its changes. It also counts the copies
-// that a later write to the same key has replaced.
+// Held returns about how many bytes the transaction has copied for its changes, replaced copies included.
 func (t *Txn) Held() int { return t.held }
 
-// Forget drops the buffer of the writes if it is large, and the pending entries if they take much memory. After Forget, only Restart
-// may be called.
+// Forget frees large buffers and pending entries. After Forget, only Restart may be called.
 func (t *Txn) Forget() {
 	t.ws.Forget()
 	if t.held <= keepWrites {

@@ -4,10 +4,8 @@ import (
 	"math"
 )
 
-// deadlines holds the keys of a database that have a deadline, in buckets that each cover a period of time. A bucket is
-// unordered: most locks are released long before their deadlines, so the exact order of deadlines is rarely needed. A key is
-// appended to its bucket and stores its index in the bucket (seat), so that remove need not search the bucket. Buckets take
-// less time and memory than an ordered index of all keys.
+// deadlines holds the keys of a database that have a deadline, in an unordered bucket for each period. Most locks are released early, so
+// the exact order is rarely needed.
 type deadlines struct {
 	periods *tree[period] // the first period, if any, begins at math.MinInt64
 	size    int
@@ -19,16 +17,14 @@ type period struct {
 	*bucket
 }
 
-// bucket holds the keys of a period; an empty bucket is removed. All deadlines in it are in [low, high]. Removals do not
-// change low and high, so perhaps no entry has exactly these deadlines.
+// bucket holds the keys of a period; an empty bucket is removed. Removals do not narrow [low, high].
 type bucket struct {
 	entries   []*Entry // the index of an entry is its seat plus a multiple of maxSeats
 	low, high int64
 }
 
 const (
-	// bucketSize is the largest number of keys in a bucket that is not split. A bucket may have more
-	// keys if all of them have the same deadline.
+	// bucketSize is the largest number of keys in a bucket, unless all of them have the same deadline.
 	bucketSize = 64
 	// bucketStep is the number of entries by which a bucket grows; a large bucket grows by an
 	// eighth.
@@ -72,8 +68,7 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
-// beside makes an empty period for a new deadline, the argument at. The bucket of s must be full, and all its keys must have one
-// deadline, which is not the new one. beside does not move these keys one by one, because there may be any number of them.
+// beside makes an empty period for the deadline at, without moving the keys of s, which all have one other deadline.
 func (d *deadlines) beside(s period, at int64) period {
 	other := newBucket(bucketStep)
 	if at > s.high {
@@ -216,8 +211,7 @@ func (d *deadlines) first() int64 {
 	return s.low
 }
 
-// before calls fn for the entries with a deadline earlier than the argument at, until fn returns false. Entries of the
-// same bucket come in no particular order.
+// before calls fn for the entries with a deadline before at, unordered within a bucket, until fn returns false.
 func (d *deadlines) before(at int64, fn func(*Entry) bool) {
 	d.periods.Scan(func(s period) bool {
 		if s.low >= at {

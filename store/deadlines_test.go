@@ -159,8 +159,7 @@ func TestDeadlinesOfOneMoment(t *testing.T) {
 	checkDeadlines(t, &d, model)
 }
 
-// TestDeadlinesBesideMany: many leases end at one moment, and a lock with another deadline is set
-// and deleted again and again. This does not move the other leases in the index.
+// TestDeadlinesBesideMany: a lock that comes and goes does not move the many leases of one other deadline.
 func TestDeadlinesBesideMany(t *testing.T) {
 	const n, locks = 50_000, 200
 	for _, at := range []int64{6, 8, math.MinInt64, math.MaxInt64} {

@@ -51,8 +51,7 @@ func TestDequeGaps(t *testing.T) {
 	}
 }
 
-// TestInsertionMovesFew: if there is no gap for an inserted element, only a few elements get new positions, however long the list is.
-// If all elements got new positions, the insertions into the long list would take a minute.
+// TestInsertionMovesFew: an insertion gives only a few elements new positions, however long the list is.
 func TestInsertionMovesFew(t *testing.T) {
 	for name, at := range map[string]func(n int) int{
 		"behind the first":  func(int) int { return 1 },

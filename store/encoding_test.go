@@ -46,9 +46,7 @@ func TestFormsOfStringsAreKept(t *testing.T) {
 	shown("restored")
 }
 
-// TestFormsOfOlderLeaders: nodes of version 0.1.0 ignore the parameters of the compact forms. So if a leader of that
-// version has put such a parameter into the log, this version ignores it, too. All other writes of that entry have
-// their effect.
+// TestFormsOfOlderLeaders: in an entry of a version 0.1.0 leader, nodes ignore the parameters of the compact forms, but nothing else.
 func TestFormsOfOlderLeaders(t *testing.T) {
 	for _, older := range []bool{true, false} {
 		txn := New().Begin(Time{}, 1, Env{})

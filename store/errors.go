@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Error is an error for the client: its code, then its message. An error that Redis has, too, is in Redis's exact words. The
-// encoder adds the leading '-'.
+// Error is an error for the client, in Redis's exact words if Redis has it. The encoder adds the leading '-'.
 type Error string
 
 func (e Error) Error() string { return string(e) }
@@ -187,8 +186,7 @@ const (
 	ErrUsersSize Error = "ERR All users together would take more than 32 MiB: delete some (ACL DELUSER), or give them fewer and shorter rules"
 )
 
-// ErrNoInputKey is the reply to a command that combines sorted sets, if its number of keys is less than 1. The argument command is
-// the full name.
+// ErrNoInputKey is the reply to a command that combines sorted sets, if its number of keys is less than 1.
 func ErrNoInputKey(command string) Error {
 	return Error("ERR at least 1 input key is needed for '" + command + "' command")
 }
@@ -204,8 +202,7 @@ func ErrIntRange(low, high int64) Error {
 		strconv.FormatInt(low, 10) + " and " + strconv.FormatInt(high, 10))
 }
 
-// oneLine makes a client's text fit for an error line. As in Redis, the text is cut off at the first NUL, line
-// breaks become spaces, and line breaks at the end are dropped.
+// oneLine makes a client's text fit for an error line, as Redis does: it ends at a NUL and has no line breaks.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return lineBreaks.Replace(strings.TrimRight(s, "\r\n"))
@@ -213,9 +210,7 @@ func oneLine(s string) string {
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// ShortLimit returns a sentence for the error of work that was stopped by its time limit. The argument full is the limit. The
-// argument had is the part of the limit that earlier work had left for this work. The sentence is "" if earlier work had used less than
-// a tenth of the limit, or if there is no limit (0).
+// ShortLimit tells in an error that earlier work had used a tenth or more of the time limit full (0: no limit), or returns "".
 func ShortLimit(full, had time.Duration) string {
 	if full == 0 || had > full-full/10 {
 		return ""

@@ -2,13 +2,10 @@ package store
 
 import "strconv"
 
-// Keyspace notifications. A command reports what it did to a key: an event. If the cluster parameter notify-keyspace-events
-// enables the event, the event goes into the write set as ordinary messages, behind
-// the write itself. So subscribers on every node receive it after the commit, in log order. A disabled event
-// adds nothing to the write set.
+// Keyspace notifications. An enabled event goes into the write set as messages, behind the write, so subscribers on every node receive it
+// in log order.
 //
-// A node could derive most events from the writes, but not Redis's names for them: the events append, setrange and
-// setbit come from the same primitive write (opPatch).
+// Events do not follow from the writes: append, setrange and setbit are one primitive write (opPatch).
 
 // eventClass is a set of the letters of notify-keyspace-events.
 type eventClass uint16
@@ -65,8 +62,7 @@ func parseEvents(value string) (set eventClass, ok bool) {
 	return set, true
 }
 
-// CanonicalEvents converts a value of notify-keyspace-events to the form that CONFIG GET prints.
-// If it prints A, it omits n even if n is enabled, as Redis does.
+// CanonicalEvents converts a value of notify-keyspace-events to the form of CONFIG GET. As in Redis, A replaces n there.
 func CanonicalEvents(value string) (canonical string, ok bool) {
 	set, ok := parseEvents(value)
 	if !ok {
@@ -92,8 +88,7 @@ func (t *Txn) notify(class eventClass, event string, db int, key string) {
 	}
 }
 
-// maxEventKey is the longest key, in bytes, for which events are published. Each event repeats the key, so the events of a very long
-// key could take more bytes than a log entry can hold.
+// maxEventKey is the longest key with events, in bytes: each event repeats the key, and all must fit into a log entry.
 const maxEventKey = 1 << 20
 
 func (t *Txn) publishEvent(event string, db int, key string) {
@@ -138,8 +133,7 @@ func (c *Ctx) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// stored publishes the event for the key in which a command stores its result. After an empty result the key does not
-// exist: stored then publishes the event del if the key existed before, and otherwise nothing.
+// stored publishes the event for the key of a command's result or, after an empty result, the event del if the key existed.
 func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty bool) {
 	switch {
 	case !empty:
@@ -149,8 +143,7 @@ func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty 
 	}
 }
 
-// overwrite deletes a key, if it exists, and calls the function write, which creates it anew. If the key existed, overwrite
-// publishes no event "new", and wakes no client that waits for the key.
+// overwrite deletes a key and lets write create it. If the key existed, no event "new" is published and no client woken.
 func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	wanted, ready := c.events, len(c.ready)
 	if existed = c.discard(key); existed {

@@ -255,8 +255,7 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// TestSeenExpiredBeforeASwap: a reply has told a client that a key does not exist, because it had expired. The key is deleted
-// although the same write set swaps its database. Otherwise the key could exist again under a next leader whose clock is behind.
+// TestSeenExpiredBeforeASwap: an expired key that a reply called missing is deleted, even if the write set swaps its database.
 func TestSeenExpiredBeforeASwap(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		s := New()

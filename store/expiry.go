@@ -9,12 +9,11 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// lookAtDue limits the search of ExpireDue: in each database it looks at no more than lookAtDue*limit keys whose deadline has passed.
-// Otherwise it could look at any number of keys that are in their grace, and so must stay.
+// lookAtDue limits ExpireDue to lookAtDue*limit keys of each database: any number may be in their grace.
 const lookAtDue = 20
 
-// ExpireDue deletes keys whose deadline and grace have passed, at most limit of them, and only keys with names of at most longest bytes.
-// It ends once its deletions take the given number of bytes in the write set. It returns the number of deleted keys.
+// ExpireDue deletes up to limit keys whose deadline and grace have passed, with names of up to longest bytes, until the deletions take the
+// given bytes.
 func (t *Txn) ExpireDue(limit, bytes, longest int) (deleted int) {
 	from := t.ws.Size()
 	var due []*Entry
@@ -60,9 +59,8 @@ func (t *Txn) swapSeen(a, b int) {
 	}
 }
 
-// ExpireSeen deletes the keys that foundDead has found expired, at most maxSeen of them. A reply may have said that they do not exist;
-// under the next leader, whose clock may be behind, they should not exist again. ExpireSeen writes no more than the given number of
-// bytes, besides a few for each key. It does not delete the keys for which there is no room, and forgets them.
+// ExpireSeen deletes the keys that foundDead has recorded: under a next leader whose clock is behind, they must not exist again. Keys
+// beyond the given bytes are forgotten.
 func (t *Txn) ExpireSeen(bytes int) {
 	from := t.ws.Size()
 	for _, x := range t.seen {

@@ -2,10 +2,8 @@ package store
 
 import "unsafe"
 
-// The compact form of a hash or sorted set is searched from its start, which is fastest for a few elements. Usually there are few.
-// But MaxCompact allows thousands of elements, and a request may bring some 100,000 names to look up. So after some searches in one
-// collection, a finder makes an index of the collection. Each transaction and each Apply has its own finder, because both search for
-// the same names.
+// A compact form is searched from its start, which is fastest for a few elements. But there may be MaxCompact of them, and a request may
+// search 100,000 times. So after some searches in one collection, a finder makes an index.
 
 const (
 	// fewElements is the largest number of elements without an index: to search so many takes less than a microsecond.
@@ -14,11 +12,9 @@ const (
 	searchesPerIndex = 16
 	// passedPerStep is how many elements a search passes in the time of one step (see Ctx.work).
 	passedPerStep = 32
-	// shiftShare is how many bytes a write can pass or shift inside a compact form in the time that it takes to copy one byte. A
-	// copied byte costs more, because the copy must be allocated and becomes garbage.
+	// shiftShare is how many bytes a write can shift in a compact form in the time of copying one to new memory.
 	shiftShare = 8
-	// removedBytes is how many bytes can be shifted in the time that it takes to remove one element from a list. A write of a few
-	// bytes may remove any number of elements.
+	// removedBytes is how many bytes can be shifted in the time of removing one element from a list.
 	removedBytes = 4096
 )
 
@@ -27,8 +23,8 @@ const (
 	scoredBytes = int64(unsafe.Sizeof(Scored{}))
 )
 
-// finder finds elements of one compact collection: the one in which it has last searched. Until it searches another collection, the
-// elements of this one may be changed only by methods that get the finder as an argument. A nil finder searches without an index.
+// finder finds elements of one compact collection. Until it searches another, only methods that get it may change these elements. A nil
+// finder has no index.
 type finder struct {
 	hash   *Hash
 	set    *SortedSet

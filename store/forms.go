@@ -2,9 +2,7 @@ package store
 
 import "math"
 
-// Cluster parameters that limit the compact forms of hashes, sets and sorted sets. A node of
-// version 0.1.0 would ignore them, so setting one is a write that such a node must not apply: see
-// WriteSet.Version.
+// Cluster parameters that limit the compact forms of hashes, sets and sorted sets. Version 0.1.0 would ignore them (WriteSet.Version).
 const (
 	ParamHashEntries  = "hash-max-listpack-entries"
 	ParamHashValue    = "hash-max-listpack-value"
@@ -30,8 +28,7 @@ var defaultForms = forms{hashEntries: 512, hashValue: 64, setEntries: 512, score
 // anyForm has the highest limits: under them a collection that is read from a snapshot keeps the form that it had.
 var anyForm = forms{hashEntries: MaxCompact, hashValue: math.MaxInt, setEntries: MaxCompact, scoreEntries: MaxCompact, scoreValue: math.MaxInt}
 
-// of returns the limit that a parameter sets (size) and the largest value of that limit (most). size is nil if the parameter sets
-// no such limit.
+// of returns the limit that a parameter sets, or nil, and the largest value of that limit.
 func (f *forms) of(name string) (size *int, most int) {
 	switch name {
 	case ParamHashEntries:
@@ -54,8 +51,7 @@ func FormParam(name string) bool {
 	return size != nil
 }
 
-// withForm returns the limits after a parameter has set one of them. If the value is not valid, the limit stays as it is, on every
-// node.
+// withForm returns the limits after a change of a parameter. Every node ignores a value that is not valid.
 func (c config) withForm(name, value string) *forms {
 	f := *c.form()
 	if n, ok := ParseMemory(value); ok {

@@ -7,9 +7,7 @@ import (
 	"testing"
 )
 
-// TestForms: the parameters decide at which size a collection leaves its compact form. They decide
-// this in a transaction and when a node applies the write set. A snapshot restores a value in the form that the value had,
-// even if the parameters have changed since.
+// TestForms: parameters decide when a collection leaves its compact form, also in Apply. A restored value keeps its form.
 func TestForms(t *testing.T) {
 	d := newTestDB(t)
 	set := func(name, value string) {

@@ -55,9 +55,7 @@ type Library struct {
 	Functions []Function
 }
 
-// librarySet holds the function libraries. It is part of the replicated state, so functions exist
-// on every node, after a change of leader and after a restart. A set is immutable: a change makes a
-// copy, which shares what has not changed.
+// librarySet holds the function libraries, a part of the replicated state. A change makes a copy, which shares the rest.
 type librarySet struct {
 	libs      *tree[*Library]
 	functions *tree[functionPlace]
@@ -151,8 +149,7 @@ func (s *librarySet) remove(gone *Library) {
 	}
 }
 
-// with returns a copy of the set with a library added, which replaces one of the same name. If the names
-// of two functions differ only in case, lookups find the first one.
+// with returns a copy of the set with lib added. If two functions differ only in case, lookups find the first.
 func (s *librarySet) with(lib *Library) *librarySet {
 	next := s.copy()
 	if old := s.find(lib.Name); old != nil {
@@ -201,16 +198,14 @@ func (t *Txn) setLibraries(next *librarySet) {
 	t.libs = next
 }
 
-// LoadLibrary adds a function library or replaces the one of the same name. No other library may
-// have a function with the name of one of its functions.
+// LoadLibrary adds a library or replaces the one of its name. No function name of another library may occur in lib.
 func (t *Txn) LoadLibrary(lib *Library) {
 	t.ws.begin(opLibraryLoad, t.ws.db)
 	t.ws.buf = appendLibrary(t.ws.buf, lib)
 	t.setLibraries(t.libraries().with(lib))
 }
 
-// HasRoomForLibraries reports whether there is room for the libraries of list. They replace the present libraries of the same names
-// or, if all is true, all present libraries.
+// HasRoomForLibraries reports whether there is room for list, which replaces libraries of the same names or, if all is true, every library.
 func (t *Txn) HasRoomForLibraries(list []*Library, all bool) bool {
 	grow := int64(0)
 	if all {
@@ -231,8 +226,7 @@ type NewLibraries struct {
 	written int
 }
 
-// Add adds a library. It returns an error if the libraries are too many for one command. Without this check nothing would limit their
-// memory before they are written. The present libraries do not count, because the new ones may replace all of them.
+// Add adds a library, or returns an error if the new ones are too many for one command. Present libraries do not count.
 func (n *NewLibraries) Add(t *Txn, lib *Library) Error {
 	n.size += lib.size()
 	n.written += lib.written()

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestLibrariesAreNotCountedAnew: to count the libraries and functions, the store does not walk over all libraries. FCALL, and INFO in
-// a script, count them while the leader evaluates, when other calls wait. Every node counts them after each entry (FSM.measure).
+// TestLibrariesAreNotCountedAnew: to count libraries and functions, the store does not walk over all of them.
 func TestLibrariesAreNotCountedAnew(t *testing.T) {
 	const n = 5000
 	s := New()

@@ -84,8 +84,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestManyFunctions loads and applies a library of many functions, whose names come in descending order, and many libraries. This
-// would take minutes if each new function moved the functions behind it.
+// TestManyFunctions: a new function or library does not move those that sort behind it.
 func TestManyFunctions(t *testing.T) {
 	const many, libraries = 50_000, 8_000
 	large := &Library{Name: "large", Code: "code"}
@@ -113,8 +112,7 @@ func TestManyFunctions(t *testing.T) {
 	}
 }
 
-// TestLibrariesReplicate changes libraries at random and rolls some of the changes back. A replica that applies the writes has the
-// same bytes, and so has a store that is restored from a snapshot.
+// TestLibrariesReplicate: a replica, and a store restored from a snapshot, have the same bytes.
 func TestLibrariesReplicate(t *testing.T) {
 	g := rand.New(rand.NewPCG(7, 7))
 	d, replica := newTestDB(t), New()

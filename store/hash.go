@@ -17,16 +17,14 @@ func fieldLess(a, b Field) bool {
 	return a.Name < b.Name
 }
 
-// Hash is the value of a hash key. The small form is a slice in the order of insertion, in which
-// Redis replies. The large form is a copy-on-write tree in the order of field hashes, which HSCAN
-// needs.
+// Hash is the value of a hash key: a slice in the order of insertion, as in Redis's replies, or a copy-on-write tree in the order of field
+// hashes, for HSCAN.
 type Hash struct {
 	small []Field
 	big   *fieldTree
 }
 
-// fieldTree is the large form. It stores its size in bytes. A small hash stores no size, but computes it: there are
-// many small hashes, and each of them saves the memory for the number.
+// fieldTree is the large form. It stores its size in bytes; small hashes compute theirs, to save memory.
 type fieldTree struct {
 	*tree[Field]
 	bytes int64
@@ -78,14 +76,12 @@ func (h *Hash) Each(fn func(Field) bool) {
 	}
 }
 
-// ascend calls fn for the fields whose hash code is not less than the argument from, in the order of the codes. It ends when fn
-// returns false. The hash must have its large form.
+// ascend calls fn for the fields whose hash codes are at least from, in order. The hash must have its large form.
 func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }
 
-// set sets a field and returns by how much the estimated memory of the hash grew. It copies a new name but keeps value itself, so
-// value must not share memory with a buffer that is used again. f may be nil.
+// set sets a field and returns by how much the estimated memory grew. value must not share memory with a buffer that is used again.
 func (h *Hash) set(name, value string, form *forms, f *finder) (grown int64) {
 	if h.big == nil {
 		grown = h.setSmall(name, value, f)
@@ -138,8 +134,7 @@ func (h *Hash) grow() (grown int64) {
 	return h.size() - before
 }
 
-// remove removes a field, if it exists, and returns by how much the estimated memory of the hash grew: a negative number, or 0 without
-// such a field. f may be nil.
+// remove removes a field, if it exists, and returns by how much the estimated memory grew (0 or less).
 func (h *Hash) remove(name string, f *finder) (grown int64) {
 	if h.big != nil {
 		if field, had := h.big.Delete(Field{Name: name, hash: hashOf(name)}); had {

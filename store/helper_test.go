@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// testDB runs commands as one client of a server would: each in a transaction
-// of its own that is applied at once, at a time that the test sets.
+// testDB runs commands as one client would, each in a transaction of its own, at a time that the test sets.
 type testDB struct {
 	t     testing.TB
 	s     *Store

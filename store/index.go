@@ -6,11 +6,8 @@ import (
 	"strings"
 )
 
-// index holds the keys of a database in the order of their hashes. It is a trie whose branches are
-// directories as in extendible hashing (Fagin et al., TODS 1979), and it allocates little more than
-// the keys need. A lookup follows two or three pointers and then starts at the expected position in
-// the leaf, because hashes are spread evenly. A search tree would compare at every level, each time
-// in other cache lines.
+// index holds the keys of a database in the order of their hashes, as a trie whose branches are directories as in extendible hashing (Fagin
+// et al., TODS 1979). Hashes are spread evenly, so a lookup reads fewer cache lines than in a search tree.
 //
 // A node that a frozen index shares is copied before a change.
 type index struct {
@@ -26,15 +23,13 @@ const (
 	hashMask = 1<<hashBits - 1
 	// branchDepth limits a branch to 64 children, because a copy of a branch copies all of them.
 	branchDepth = 6
-	// leafSlots is the number of keys of a full leaf, which is split before it gets another key. A leaf
-	// may have more keys if all of them have the same hash.
+	// leafSlots is the number of keys of a full leaf, which the next key splits, unless all keys have one hash.
 	leafSlots = 32
 	// slotStep is the number of slots by which a leaf grows and shrinks.
 	slotStep = 8
 )
 
-// slot is a key in a leaf. It holds the hash next to the pointer, because following the pointer would cost a
-// cache miss at every comparison.
+// slot is a key in a leaf, with its hash: to follow the pointer for a comparison would be a cache miss.
 type slot struct {
 	hash uint64
 	*Entry
@@ -84,8 +79,7 @@ func (n *node) put(at int, kid *node) {
 	}
 }
 
-// find returns the index of a key in a leaf, or the index at which to insert it. p is the part of the key's path that
-// the branches above the leaf have not used.
+// find returns the index of a key in a leaf, or where to insert it. p is its path below the branches.
 func (n *node) find(p, hash uint64, key string) (at int, found bool) {
 	s := n.slots
 	if len(s) > leafSlots {
@@ -182,8 +176,7 @@ func (x *index) ownRoot() *node {
 	return x.root
 }
 
-// own returns the child at a place for a change. If a frozen index shares the child, own first replaces it in n by a copy. No frozen
-// index may share n.
+// own returns a child that no frozen index shares, if necessary a copy. No frozen index may share n.
 func (x *index) own(n *node, place int) *node {
 	kid := n.kids[place]
 	if kid.gen != x.gen {
@@ -215,8 +208,8 @@ func (n *node) insert(at int, s slot) {
 	n.slots = slices.Insert(n.slots, at, s)
 }
 
-// part splits the full leaf n.kids[place] in two. If n cannot use more bits (branchDepth) to split it, part inserts a branch
-// between n and the leaf instead. used is the number of hash bits from the root to the leaf.
+// part splits the full leaf n.kids[place] or, if n has no bits left (branchDepth), puts a branch above it. The path to the leaf has used
+// hash bits.
 func (x *index) part(n *node, place int, used uint8) {
 	leaf := n.kids[place]
 	if leaf.bits == branchDepth {
@@ -248,8 +241,7 @@ func (n *node) double() {
 	n.kids, n.depth = kids, n.depth+1
 }
 
-// join is the inverse of part: it merges the leaf n.kids[place] and the leaf of the other half, if both have become small, and
-// goes on with the merged leaf.
+// join is the inverse of part: it merges the leaf n.kids[place] with its other half, again and again, while both are small.
 func (x *index) join(n *node, place int) {
 	for {
 		kid := n.kids[place]

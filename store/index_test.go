@@ -133,8 +133,7 @@ func TestIndexIsFlat(t *testing.T) {
 	}
 }
 
-// TestNamesOfOnePositionCannotBeChosen: the test joins ten blocks, one of each of ten pairs, to a name. The 1024 names that it can
-// make all have the same FNV-1a hash. hashOf gives each of these names a position of its own.
+// TestNamesOfOnePositionCannotBeChosen: hashOf gives 1024 names different positions, although all have the same FNV-1a hash.
 func TestNamesOfOnePositionCannotBeChosen(t *testing.T) {
 	blocks := [][2]string{
 		{"4045766f2a6f60fa1471", "a854532628b72a437f6a"},

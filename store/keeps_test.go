@@ -22,8 +22,7 @@ func leasesOf(txn *Txn) map[lapsedKey]lease {
 	return all
 }
 
-// keeping has at least one example for each command that writes. Each example uses keys of the
-// command's type, and all its keys have a deadline. "sets" marks a command that sets a deadline.
+// keeping has examples for each command that writes; their keys have a deadline. "sets" marks a command that sets a deadline.
 var keeping = map[string]struct {
 	sets bool
 	runs []string
@@ -65,9 +64,8 @@ var keeping = map[string]struct {
 	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 
-// TestOnlyADeadlineMovesADeadline: a command that does not set a deadline leaves the existing deadlines as they are, or deletes them.
-// The number of the write set that set a deadline stays the same, too, because the lateness of that write set is added to the deadline.
-// All this also holds when the writes of the command have been applied.
+// TestOnlyADeadlineMovesADeadline: a command that sets no deadline keeps or deletes existing ones. A kept deadline keeps the number of its
+// write set.
 func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 	for _, cmd := range Commands() {
 		if cmd.Flags&Write == 0 {
@@ -127,8 +125,8 @@ func checkLeases(t *testing.T, what string, before map[lapsedKey]lease, txn *Txn
 	}
 }
 
-// TestKeptForOlderNodes: as long as a node may run version 0.1.0, a command that keeps the deadline writes only what version 0.1.0
-// knows. The lease ends no earlier than if the command wrote what version 0.1.0 does not know.
+// TestKeptForOlderNodes: while a node may run version 0.1.0, commands that keep a deadline write only what that version knows, and end no
+// lease earlier.
 func TestKeptForOlderNodes(t *testing.T) {
 	for _, run := range []string{"set n 1 keepttl", "incr n", "decr n", "incrby n 95", "decrby n 95", "incrbyfloat n 0.5"} {
 		for _, older := range []bool{true, false} {

@@ -37,11 +37,9 @@ func (t Type) String() string {
 	return "none"
 }
 
-// Entry is a key with its value. A caller that gets an entry from a Txn must not change the entry.
+// Entry is a key with its value. A caller that gets an entry from a Txn must not change it.
 //
-// Every lock has an Entry, so its size determines the memory per lock: with one more word the
-// runtime would allocate 96 bytes instead of 80. So an Entry does not store its hash, and has only a
-// pointer to the elements of a hash, list, set or sorted set.
+// One more word would cost every lock 16 bytes: the runtime would allocate 96 instead of 80.
 type Entry struct {
 	key      string
 	deadline int64 // ms on the lease clock; 0 means none
@@ -103,12 +101,10 @@ func (e *Entry) Type() Type { return e.typ }
 // Deadline returns the lease time after which the key expires; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
 
-// Created returns the sequence number of the write set that created the key. It grows with every
-// new owner of a lock and serves as a fencing token.
+// Created returns the sequence number of the write set that created the key, which serves as a fencing token.
 func (e *Entry) Created() uint64 { return e.created }
 
-// Changed returns the sequence number of the last write set that changed the key. It is the key's
-// version for WATCH, unless a later SWAPDB moved the key (see Txn.Version).
+// Changed returns the sequence number of the last write set that changed the key (see Txn.Version).
 func (e *Entry) Changed() uint64 { return e.changed }
 
 // Leased returns the sequence number of the write set that set the deadline.
@@ -146,10 +142,8 @@ func (e *Entry) clone() *Entry {
 	return &c
 }
 
-// hashOf returns the position of a name in the iteration order, which is the same on every node: the first 48 bits (hashBits) of the
-// SHA-256 of the name. With a simpler function a client could choose a million names with the same position: one leaf of the index
-// would hold all of them, and one call of SCAN would return all of them. With SHA-256, it takes some 17 million attempts to find even
-// two such names.
+// hashOf returns the position of a name in the iteration order: the first hashBits bits of its SHA-256. With a simpler function, a client
+// could choose many names of one position.
 func hashOf(name string) uint64 {
 	sum := sha256.Sum256(stringBytes(name))
 	return binary.BigEndian.Uint64(sum[:]) >> (64 - hashBits)
@@ -270,12 +264,11 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 	return s.dbs[db].keys.size, s.dbs[db].deadlines.size
 }
 
-// LastLease returns the sequence number of the last write set that gave a key a deadline. After Restore it is the highest
-// such number among the keys of the snapshot.
+// LastLease returns the sequence number of the last write set that gave a key a deadline, after Restore the highest in the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
 
-// Newest returns the highest sequence number of a write set that Restore has found in the records of the snapshot. It does not
-// exceed the number of write sets that led to the state, unless somebody has made the snapshot by hand.
+// Newest returns the highest sequence number in the records of the restored snapshot. Only in a handmade snapshot can it exceed the number
+// of write sets.
 func (s *Store) Newest() uint64 { return s.newest }
 
 // Expired returns the number of keys that were deleted because they had expired.
@@ -307,8 +300,7 @@ func ownKey(key string) string { return strings.Clone(key) }
 // maxShared is the largest total length, in bytes, of a key and a value that share memory.
 const maxShared = 128
 
-// ownPair copies a key and its value. It puts a short pair, such as a lock, into one allocation, because
-// the runtime would round up the size of each of two allocations.
+// ownPair copies a key and its value. A short pair gets one allocation, because the runtime rounds up each.
 func ownPair(key, value string) (ownedKey, ownedValue string) {
 	n := len(key) + len(value)
 	if n > maxShared {
@@ -318,9 +310,8 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	return both[:len(key)], both[len(key):]
 }
 
-// paired reports whether the key shares an allocation with the value (ownPair). If so, code that replaces one of the two must copy
-// the other; otherwise the memory of both would stay alive. paired may also be true for a key and a value that are only neighbours
-// in memory.
+// paired reports whether key and value may share an allocation (ownPair). Code that replaces one must copy the other, because each keeps
+// both alive.
 func (e *Entry) paired() bool {
 	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))
 	return len(e.str) > 0 && end == uintptr(unsafe.Pointer(unsafe.StringData(e.str)))

@@ -30,8 +30,8 @@ type deadlineVisitor struct {
 	wipe func(db int)
 }
 
-// visitDeadlines goes through an encoded write set between two positions. It ends at an operation that it does not know. It calls no
-// function when a key is deleted because it has expired or has lost its last element.
+// visitDeadlines tells v the writes that affect deadlines. It omits expiries and removals of last elements, and ends at an unknown
+// operation.
 func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	db := from.db
 	d := newDecoder(writes[from.at:to.at])
@@ -81,10 +81,8 @@ func (l *leases) put(db int, key string, deadline int64) {
 	}
 }
 
-// follow goes through an encoded write set between two positions and records the deadlines that it sets. For each write that sets
-// or removes a deadline, or deletes a key, follow calls the function counts; the argument at is where the write begins. If counts
-// returns true, follow records the deadline; otherwise it drops the record of the key. If a later write moves or copies the key,
-// follow moves or copies the record.
+// follow records the deadlines that a part of a write set sets, if counts agrees; at is where the write begins. Records move, and are
+// copied, with their keys.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
 		set: func(at, db int, key string, deadline int64) {
@@ -115,10 +113,8 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, except those that
-// have no deadline at the position end. The list has the database, name and deadline that a key has at end, and is sorted by database
-// and name. It may also contain a key that was deleted with its last element before end. The names share memory with the argument
-// writes.
+// LeasedBetween lists the keys that get a deadline between from and to and have one at end, with names, databases and deadlines as at end.
+// It may also contain a key that has lost its last element. The names share memory with writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
@@ -128,11 +124,9 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 // Span is a part of a write set.
 type Span struct{ From, To Mark }
 
-// Leased lists the keys that have a lease once the whole encoded write set has been applied. A lease is a deadline that a write
-// within one of the spans has set, or one of the deadlines in the argument anew. A later write of the same deadline does not end the lease:
-// KeepString makes such a write while a node may run version 0.1.0. A lease follows its key to another name or database, and to a
-// copy of the key. The spans must be in order. The result is sorted by database and name. The names share memory with the argument
-// writes.
+// Leased lists the keys that have a lease after a write set: a deadline set within one of the spans, which must be in order, or a deadline
+// of anew. It follows its key to another name or database, and to a copy. The same deadline may be set again without an end of the lease,
+// as KeepString does for version 0.1.0. The names share memory with writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {
@@ -174,9 +168,7 @@ func (t *Txn) TakeLeases() bool {
 	return asked
 }
 
-// Lengthen moves the deadline of a key by ms milliseconds, if the write set with the number seq has set that deadline. It does
-// nothing if the deadline passed more than ms milliseconds ago. A negative ms makes the deadline earlier, unless the deadline has
-// passed.
+// Lengthen moves a deadline that the write set seq has set by ms milliseconds, unless it passed more than ms (or 0) ago.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
 	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
@@ -185,16 +177,12 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
 }
 
-// Renew lets a lease count from now, because its owner receives the reply only now. The argument at is the lease time at which a
-// command requested the lease. The argument k is the key, with the deadline that it had after the write set with the number seq. If
-// that write set granted the lease and then removed or replaced the key, k has the deadline 0.
+// Renew lets a lease count from now, because its owner receives the reply only now. The lease was requested at the lease time at; k is its
+// key after the write set seq, which granted it (k.Deadline is 0 if seq also took the key away). alive is false if the key is gone, or may
+// be another one.
 //
-// alive is false if the key has been deleted or has expired since then. It is also false if the name may belong to another key now: a
-// later write set has created that key, or SWAPDB has brought it.
-//
-// Renew sets the deadline to the end of a lease that counts from now. If the present deadline with its grace is later, Renew sets the
-// deadline to that instead. If a later command has removed the deadline or made it earlier, Renew sets none. until is the deadline
-// that Renew has set, or the end of a lease that counts from now.
+// Renew sets the deadline to until: the end of a lease from now or, if later, the present deadline with its grace. If a later command has
+// removed the deadline or made it earlier, Renew does not set it.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || k.Deadline == 0 || e.created > seq || t.swappedSince(k.DB, seq) {
@@ -202,10 +190,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// The deadline may be late enough already, because a clock was set back. Renew sets it nevertheless: if this reply is late,
-		// too, the leader lengthens only the deadlines that this write set has set. The present deadline may also be that of a later
-		// command whose reply was late. The leader has then added a grace to that deadline, so the new deadline must contain the
-		// grace.
+		// The deadline is set even if it is late enough: if this reply is late, too, the leader lengthens only deadlines of this write set.
+		// It must contain the grace of the present deadline.
 		until = max(t.graced(e), until)
 		t.SetDeadline(k.DB, stringBytes(k.Key), until)
 	}

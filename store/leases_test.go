@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestLeasedBetween: LeasedBetween finds every deadline of the span, with the database and name that its key has in the end. It finds
-// no deadline from before or behind the span.
+// TestLeasedBetween: LeasedBetween finds exactly the deadlines of the span, with the last database and name of each key.
 func TestLeasedBetween(t *testing.T) {
 	txn := newTestDB(t).begin()
 	txn.SetString(3, []byte("before"), "v", 50)
@@ -41,8 +40,7 @@ func TestLeasedBetween(t *testing.T) {
 	expect("flushed")
 }
 
-// TestLeasesOfALargeWriteSet: an entry sets and renames as many keys as it has room for. One pass over the entry finds all their
-// leases. A search for each lease would take minutes, and the leader would answer nobody meanwhile.
+// TestLeasesOfALargeWriteSet: one pass over an entry finds all leases, however many keys it sets and renames.
 func TestLeasesOfALargeWriteSet(t *testing.T) {
 	const keys = 300_000
 	txn := newTestDB(t).begin()
@@ -62,8 +60,7 @@ func TestLeasesOfALargeWriteSet(t *testing.T) {
 	}
 }
 
-// TestLeased: Leased finds a lease under the name and database that its key has in the end, whatever moved the key. It does not find
-// deadlines that are no leases.
+// TestLeased: Leased finds leases, and no other deadlines, with the last name and database of each key.
 func TestLeased(t *testing.T) {
 	key := func(s string) []byte { return []byte(s) }
 	for name, tt := range map[string]struct {
@@ -165,8 +162,7 @@ func TestRenewKeepsTheGrace(t *testing.T) {
 	}
 }
 
-// TestRenewAfterASwap: SWAPDB has moved a leased key to another database, and another key has its name now. The lease does not begin
-// anew, whatever the age of the other key.
+// TestRenewAfterASwap: a lease is not renewed if SWAPDB has given its name to another key, however old.
 func TestRenewAfterASwap(t *testing.T) {
 	for name, earlier := range map[string]bool{"by a write set": true, "by this transaction": false} {
 		for _, old := range []uint64{1, 3} {
@@ -196,8 +192,7 @@ func TestRenewAfterASwap(t *testing.T) {
 	}
 }
 
-// TestReplaced: a request gets a lease on a key, and later writes of the same write set give the name to another key. Then the lease
-// is over. If these writes are undone, the lease holds.
+// TestReplaced: a lease is over if later writes of the write set give its name to another key, unless they are undone.
 func TestReplaced(t *testing.T) {
 	k := []byte("k")
 	for name, others := range map[string]func(t *Txn){

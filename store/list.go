@@ -4,11 +4,8 @@ import (
 	"math"
 )
 
-// Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions.
-// Positions are numbers with gaps between them. A pushed element gets a position beyond the end; an inserted
-// element gets the middle between the positions of its neighbours. If there is no gap, the neighbouring elements get
-// new positions. So access to both ends and to any index takes O(log n), and a copy O(1).
-// Other nodes of the cluster do not see positions: writes name indexes, and a snapshot has the elements in order.
+// Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions with gaps. An insertion without a gap gives
+// elements around it new positions. Positions are local: writes name indexes.
 type Deque struct {
 	tree  *tree[listElem]
 	bytes int64 // the sum of listElem.size of all elements
@@ -58,7 +55,7 @@ func (l *Deque) eachFrom(walk func(from listElem, fn func(listElem) bool), from 
 	}
 }
 
-// push adds value at the head or at the tail. It does not copy value, which must not share memory with a buffer that is used again.
+// push adds value, which must not share memory with a buffer that is used again, at the head or at the tail.
 func (l *Deque) push(head bool, value string) {
 	if head {
 		l.insert(0, value)
@@ -107,9 +104,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. Of the ranges of 2^k positions around the element at index i-1, it takes the smallest that has at
-// most (4/3)^k elements, and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it
-// gives all elements new positions. In the long run it moves O(log n) elements for each insertion.
+// widen makes a gap before index i. It spreads the elements of the smallest range of 2^k positions that has at most (4/3)^k elements, or
+// all elements. In the long run an insertion moves O(log n) elements.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()
@@ -149,8 +145,7 @@ func (l *Deque) reach(from, to int, first, last int64) (int, int) {
 	return from, to
 }
 
-// place gives new positions to the elements with indexes in [from, to). The argument at is the position of the first one, and the
-// argument distance the difference between two neighbours.
+// place gives the elements with indexes in [from, to) the positions at, at+distance and so on.
 func (l *Deque) place(from, to int, at, distance int64) {
 	moved := make([]listElem, 0, to-from)
 	for range to - from {
@@ -206,8 +201,7 @@ func (l *Deque) remove(i, n int) {
 // little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
-// keep removes all elements except some at the two ends of the list. The arguments head and tail are the numbers of elements that stay
-// at the head and at the tail.
+// keep keeps the given numbers of elements at the head and at the tail, and removes the others.
 func (l *Deque) keep(head, tail int) {
 	kept := newList()
 	add := func(e listElem) {

@@ -8,9 +8,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// MemberSet is the value of a set key. The integer form, for a few integers, is a slice in ascending
-// order, which is the order of Redis's replies. The tree form, for all other sets, is a copy-on-write
-// tree in the order of member hashes, which SSCAN needs.
+// MemberSet is the value of a set key: a slice of a few integers, ascending as in Redis's replies, or a copy-on-write tree in the order of
+// member hashes, for SSCAN.
 type MemberSet struct {
 	ints []int64
 	tree *tree[member] // nil in the integer form
@@ -83,8 +82,7 @@ func (s *MemberSet) Each(fn func(name string) bool) {
 	}
 }
 
-// ascend calls fn for the members whose hash is not less than the argument from, in hash order, until fn returns false. It requires
-// the tree form.
+// ascend calls fn for the members whose hashes are at least from, in order. The set must have its tree form.
 func (s *MemberSet) ascend(from uint64, fn func(member) bool) {
 	s.tree.Ascend(member{hash: from}, fn)
 }

@@ -196,9 +196,7 @@ func opsOf(b []byte) (ops []op) {
 	return ops
 }
 
-// TestModel runs random batches, rolls parts of them back, and applies them. It compares every
-// reply and the whole keyspace with those of a model. A second store only applies the write sets,
-// and must become equal to the first, byte for byte.
+// TestModel: random batches and rollbacks give the replies and keys of a model. A store that only applies their writes has the same bytes.
 func TestModel(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { runModel(t, seed, 120) })

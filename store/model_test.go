@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// model is a second, very plain implementation of the commands. The test compares the real one with it. An error reply of the model
-// is only "-CODE".
+// model is a second, very plain implementation of the commands, for comparison. Its error replies are "-CODE".
 type model struct {
 	now int64
 	dbs [Databases]map[string]*modelValue

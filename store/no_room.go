@@ -5,17 +5,14 @@ import (
 	"time"
 )
 
-// A command that may add data is refused (NoRoom) when the data, or the data directory, has reached its limit. Some commands are not
-// refused and may still add data: the commands of a script that has begun to write or that declares "allow-oom", and the commands
-// that Redis never refuses, such as RENAME to a long name. All of these may use the reserve, and no more (Overrun).
+// When the data or its directory is at its limit, NoRoom refuses commands that may add data. Commands that Redis never refuses, and scripts
+// that have begun to write or declare "allow-oom", may still use the reserve (Overrun).
 //
-// Releases and renewals of locks must go on. Most need no memory. For the others there are two rules. NoRoom lets a command through
-// that sets again what is there (replaces). And a part of the reserve is only for keys that expire soon (temporary).
+// Releases and renewals of locks must go on: NoRoom allows commands that set again what is there (replaces), and a part of the reserve is
+// only for keys that expire soon (temporary).
 
-// The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. (Env.DiskFull gives the reserve of the
-// data directory.) The last quarter (releaseShare) of a reserve is only for keys that expire within temporaryFor. Some clients create such
-// a key when they release a lock: python-redis-lock for the clients that wait, Redisson for itself. Scripts that add lasting data
-// could otherwise use up the whole reserve, and these clients could no longer release a lock.
+// The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. The last of its releaseShare parts is only for
+// keys that expire within temporaryFor, as some clients create them to release a lock.
 const (
 	reserveShare = 16
 	releaseShare = 4
@@ -26,9 +23,8 @@ const (
 // false.
 const mostTemporary = 8
 
-// NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a command through that changes
-// an existing number (countsOnly) or sets again what is there (replaces). Such a command takes little room or none, and clients renew
-// and release locks with it.
+// NoRoom refuses a command that may add data when there is no room, except those of countsOnly and replaces: clients renew and release
+// locks with them.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() || c.replaces() {
 		return Reply{}, false
@@ -36,8 +32,7 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	return Err(c.ErrNoRoom()), true
 }
 
-// Overrun returns an error if the command, script or transaction that has just run has written too much, else "". After an error
-// the caller must undo the writes.
+// Overrun returns an error if the command, script or transaction has written too much. The caller must then undo the writes.
 func (c *Ctx) Overrun() Error {
 	if c.grows() && !c.fitsReserve(releaseShare-1) && !c.temporary() {
 		return c.ErrNoRoom()
@@ -45,8 +40,7 @@ func (c *Ctx) Overrun() Error {
 	return c.OverrunSoFar()
 }
 
-// OverrunSoFar is Overrun for a script that has not ended. It allows the whole reserve, because the next commands of the script may
-// still let the new keys expire soon.
+// OverrunSoFar is Overrun for a script that has not ended: new keys may still become temporary, so it allows the whole reserve.
 func (c *Ctx) OverrunSoFar() Error {
 	switch {
 	case !c.Wrote():
@@ -59,13 +53,11 @@ func (c *Ctx) OverrunSoFar() Error {
 	return ""
 }
 
-// grows reports whether the data has grown. Users of an ACL file (setUsers) do not count. A number that has become longer counts,
-// although NoRoom lets commands on numbers through: INCRBYFLOAT may make a number of 4,932 digits.
+// grows reports whether the data has grown. Users of an ACL file do not count.
 func (c *Ctx) grows() bool { return c.size > c.from.size && !c.from.users }
 
-// fitsReserve reports whether the data fits the limit of data plus a part of the reserve. The part is given in quarters; releaseShare
-// quarters are the whole reserve. If the data directory is full, the data added since it became full must also fit the same part of
-// the directory's reserve.
+// fitsReserve reports whether the data fits its limit plus some quarters of the reserve. If the data directory is full, its reserve counts
+// likewise.
 func (t *Txn) fitsReserve(quarters int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
 	if limit > 0 && full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry)/releaseShare*quarters) {
@@ -117,14 +109,8 @@ func (c *Ctx) countsOnly() bool {
 	return false
 }
 
-// replaces reports whether the command, which has not run yet, will only replace what is there:
-//   - It may set a string or a field of a hash to the value that it has, as a renewal does, or change the score of a member.
-//   - SET with XX may also set another string, if its length does not exceed that of the old one. ShedLock renews in this way, with the
-//     time in the value.
-//   - A SET with unknown options passes, because it will fail. The syntax error tells clients that a server lacks IFEQ, and they then
-//     renew by a script (Spring's RedisLockRegistry).
-//
-// Other writes to existing keys are refused, as in Redis.
+// replaces reports whether the command will only set again what is there, change a score, or, with SET and XX, set a string that is no
+// longer (ShedLock renews so). SET with unknown options passes: its syntax error tells clients that IFEQ is missing.
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":
@@ -157,8 +143,7 @@ func (c *Ctx) hasMember(name []byte) (ok bool) {
 	return ok
 }
 
-// setsAgain reports whether the key of the command holds a string that equals the argument value. If other is true, the key may also
-// hold another string that is at least as long.
+// setsAgain reports whether the key holds the string value or, if other is true, any string at least as long.
 func (c *Ctx) setsAgain(value []byte, other bool) bool {
 	e := c.existing(TypeString)
 	return e != nil && (bytesToString(value) == e.str || other && len(value) <= len(e.str))

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestReserve: calls that are not refused at the limit of data may add data only up to the reserve. The last quarter of the reserve
-// is only for keys that expire soon.
+// TestReserve: calls that are not refused may use the reserve, but the last quarter only for keys that expire soon.
 func TestReserve(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -113,8 +112,7 @@ func TestReserveOfTheDirectory(t *testing.T) {
 	}
 }
 
-// TestReplacesAtFullMemory: a write is let through if it takes no more room than what it replaces; renewals by SET are such writes.
-// Other writes that may add data are refused.
+// TestReplacesAtFullMemory: of the writes that may add data, only those pass that need no more room than before.
 func TestReplacesAtFullMemory(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "value")
@@ -155,8 +153,7 @@ func TestReplacesAtFullMemory(t *testing.T) {
 	}
 }
 
-// TestCountersUseTheReserve: at full memory, commands may change counters that exist. But a number that becomes longer takes room
-// from the reserve, as any other value does: INCRBYFLOAT may make a number of 4,932 digits.
+// TestCountersUseTheReserve: at full memory, commands may change counters, but longer numbers count against the reserve.
 func TestCountersUseTheReserve(t *testing.T) {
 	d := newTestDB(t)
 	const n = 3000
@@ -196,8 +193,7 @@ func TestCountersUseTheReserve(t *testing.T) {
 	}
 }
 
-// TestRoomIsFoundByAnIndex: NoRoom checks each command of a transaction, and nothing can stop this check. So the check does not
-// search a large compact form from the start for each command.
+// TestRoomIsFoundByAnIndex: NoRoom does not search a large compact form from its start for each command.
 func TestRoomIsFoundByAnIndex(t *testing.T) {
 	d := newTestDB(t)
 	d.s.config = d.s.config.with(ParamHashEntries, fmt.Sprint(MaxCompact)).with(ParamScoreEntries, fmt.Sprint(MaxCompact))

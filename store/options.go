@@ -28,8 +28,7 @@ const (
 	getexWords = timeWords | optPersist
 )
 
-// optionWord is one option word and the words that conflict with it. A client may repeat a word: the
-// options EX 5 EX 9 set the time to 9 seconds.
+// optionWord is one option word, which may be repeated, and the words that conflict with it.
 type optionWord struct {
 	word     string
 	flag     optionFlags
@@ -60,8 +59,7 @@ type stringOptions struct {
 
 func (o *stringOptions) has(f optionFlags) bool { return o.flags&f != 0 }
 
-// parseStringOptions parses option words in any order. The argument allowed has the words that the command
-// accepts. parseStringOptions does not parse the times, because Redis checks all words before it checks a time.
+// parseStringOptions parses the words that allowed has, but not the times: Redis checks all words first.
 func parseStringOptions(args [][]byte, allowed optionFlags) (o stringOptions, ok bool) {
 	for i := 0; i < len(args); i++ {
 		w := findOption(args[i])
@@ -102,8 +100,7 @@ const (
 func (u timeUnit) seconds() bool  { return u == unitEX || u == unitEXAT }
 func (u timeUnit) relative() bool { return u == unitEX || u == unitPX }
 
-// expireTime converts a time argument of the SET family to Unix ms. It returns an error if the time is not a positive integer or
-// overflows. If the command has no time argument (nil), the result is 0 without an error.
+// expireTime converts a time argument of the SET family to Unix ms; nil becomes 0.
 func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) {
 	if arg == nil {
 		return 0, true, ""
@@ -139,6 +136,5 @@ func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	return n + now, true
 }
 
-// passed reports whether a Unix time in ms is not in the future. A command never stores such a deadline: it
-// deletes the key at once, or does not create it.
+// passed reports whether a Unix time in ms is not in the future. Commands never store such a deadline.
 func (c *Ctx) passed(when int64) bool { return when <= c.UnixMilli() }

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// recorded calls fn for each line of a file in testdata. The fields of a line are quoted strings. The last one is the result that
-// redis-server 7.0.15 gave for the others.
+// recorded calls fn for each line in a file of testdata: quoted strings, and last the result of redis-server 7.0.15.
 func recorded(t *testing.T, name string, fn func(fields []string)) {
 	t.Helper()
 	f, err := os.Open("testdata/" + name)

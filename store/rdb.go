@@ -69,14 +69,12 @@ type rdbWriter struct {
 	table *packed.Table // allocated at the first use
 }
 
-// newRDBWriter returns a writer whose buffer has room for size bytes, or for the largest reply if that is less. A buffer with too
-// little room would be enlarged, and the old and the new one would both be in memory for a while.
+// newRDBWriter returns a writer with room for size bytes, or the largest reply. A buffer that grows would take twice the memory.
 func newRDBWriter(c *Ctx, size int64) *rdbWriter {
 	return &rdbWriter{c: c, b: make([]byte, 0, min(size, c.MaxReply())+64)}
 }
 
-// room returns an upper limit for the bytes that may follow: up to rdbListHead bytes at the beginning of b may turn out to be unused
-// (see skip). If the result is negative, the value is certainly too large for a reply.
+// room returns an upper limit for the bytes that may follow: bytes at the start of b may turn out unused (skip).
 func (w *rdbWriter) room() int { return int(w.c.MaxReply()) + rdbListHead - len(w.b) }
 
 // full reports whether the result is too large for a reply.
@@ -188,8 +186,7 @@ func (w *rdbWriter) hash(h *Hash) {
 	})
 }
 
-// list writes a list. It distributes the elements over nodes as Redis does when all are pushed at the tail, and writes each node when
-// the node is full. At the end it writes the type and the number of nodes before the first node.
+// list writes a list in the nodes that Redis makes when all elements are pushed at the tail.
 func (w *rdbWriter) list(l *Deque) {
 	w.b = append(w.b, make([]byte, rdbListHead)...)
 	nodes, p := 0, packed.NewList()

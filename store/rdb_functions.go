@@ -1,9 +1,7 @@
 package store
 
-// The serialized form of the function libraries, as FUNCTION DUMP returns it: for each library a type
-// byte and the library's code as a string, then version and checksum as for a value (rdb.go). Before the
-// release of Redis 7.0, name, engine and description were separate from the code; LibraryReader
-// accepts such records, too.
+// The serialized form of the function libraries (FUNCTION DUMP): for each a type byte and the code as a string, then version and checksum
+// as for a value (rdb.go). LibraryReader also accepts the form before Redis 7.0, with name, engine and description apart.
 const (
 	rdbLibrary    = 245
 	rdbOldLibrary = 246
@@ -66,8 +64,7 @@ func (l *LibraryReader) Next() (code string, more bool, err Error) {
 	return "", false, ErrDumpNoFunction
 }
 
-// oldLibrary reads a library in the old format and converts it to the current format, in which the
-// first line of the code has the engine and the name. It drops the description, as Redis does.
+// oldLibrary reads a library in the old format and converts it. As in Redis, the description is lost.
 func (r *rdbReader) oldLibrary() (code string, err Error) {
 	name := r.string()
 	if r.bad {

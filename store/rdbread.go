@@ -25,16 +25,13 @@ type rdbReader struct {
 	room int64 // bytes that the reader may still unpack, because few packed bytes may become many
 }
 
-// unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack: twice what a command may write. The reader counts more
-// bytes than the writes need, because it adds stringRoom to the length of each element. With less room, it could refuse a value that
-// a command may write.
+// unpackRoom returns how many bytes a RESTORE may unpack: twice what a command may write, because each element counts stringRoom more.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
 // stringRoom is how many bytes of memory a string takes in addition to its own bytes.
 const stringRoom = 16
 
-// spend subtracts the memory of unpacked strings from r.room. The argument strings is their
-// number, and bytes is their total length. If the room does not suffice, spend returns false and sets r.bad.
+// spend subtracts the memory of unpacked strings, with bytes in all, from r.room. If that does not suffice, it sets r.bad.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0
@@ -76,8 +73,7 @@ func (r *rdbReader) length() (n int, encoded byte) {
 	return int(v), 0
 }
 
-// count reads the number of elements. It refuses 0, and a number greater than the number of bytes that are left, because each element
-// takes at least one byte.
+// count reads the number of elements. It refuses 0, and more elements than bytes that are left.
 func (r *rdbReader) count() int {
 	n, encoded := r.length()
 	if encoded != 0 || n == 0 || n > len(r.b) {
@@ -133,8 +129,7 @@ func (r *rdbReader) pack() []string {
 	return list
 }
 
-// asciiDouble reads a score in the format of very old dumps: a length byte and the text, or one of
-// three bytes for the infinities and NaN.
+// asciiDouble reads a score of very old dumps: a length byte and the text, or one byte for ±infinity or NaN.
 func (r *rdbReader) asciiDouble() float64 {
 	switch n := r.take(1)[0]; n {
 	case 255:
@@ -150,8 +145,7 @@ func (r *rdbReader) asciiDouble() float64 {
 	}
 }
 
-// readValue reads a serialized value without version and checksum. It unpacks at most room bytes. ok is false if the value is
-// corrupt, too large or of an unknown type. larger is true if the value is too large: it takes more than room bytes.
+// readValue reads a serialized value without version and checksum. larger means that it would take more than room bytes.
 func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	if value == "" {
 		return v, false, false

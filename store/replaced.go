@@ -1,8 +1,6 @@
 package store
 
-// Replaced records for which names of a write set a new key may have taken the place of an earlier one. If the write set has granted
-// a lease on the earlier key, that lease is over, although a key of the name exists. Replaced need not record a name whose key was
-// removed and not replaced.
+// Replaced records for which names a write set may have given a new key: a lease on an earlier key is then over.
 type Replaced struct {
 	names     map[lapsedKey]int // position in the write set at which a removed name last got a key again
 	databases [Databases]int    // position at which a database was last emptied or swapped; 0: it was not

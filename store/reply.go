@@ -48,12 +48,9 @@ const (
 	// Noted holds a reply, as the first element, and denials for the ACL log. The server separates
 	// them (DetachDenials) before it sends the reply.
 	Noted
-	// Attribute carries Elems as a Map does. It precedes the reply that it describes; RESP2 has no
-	// attributes. Only the server creates it, and never sends it to a peer.
+	// Attribute carries Elems as a Map does, and precedes the reply that it describes. RESP2 lacks it. It never goes to a peer.
 	Attribute
-	// Packed is an array, map or set that a peer sent. Str holds it in the encoded form (AppendReply),
-	// because decoded elements would take several times the memory. Only the RESP encoder reads the
-	// elements, with Unpack.
+	// Packed is an array, map or set from a peer, in encoded form (Str) to save memory. Only the RESP encoder unpacks it.
 	Packed
 )
 

@@ -19,8 +19,7 @@ import (
 // ErrCorruptReply is the error for bytes that are not an encoded reply.
 var ErrCorruptReply = errors.New("store: corrupt reply")
 
-// MaxReplyDepth limits the nesting of a reply from a peer. No valid reply is nested deeper: the
-// deepest one is the reply of a script (replyDepth in luavm), possibly within the reply of EXEC.
+// MaxReplyDepth limits the nesting of a reply from a peer. The deepest are those of scripts (replyDepth in luavm), possibly within EXEC's.
 const MaxReplyDepth = 8192
 
 func (k Kind) hasInt() bool { return k == Integer || k == Double || k == Bool }
@@ -124,9 +123,8 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply, but returns arrays, maps and sets as Packed. It does decode the arrays of the outermost levels; the
-// parameter levels is the number of these levels. It also decodes a Noted and its denials; the reply in the Noted may be packed.
-// Unlike the result of ReadReply, the result shares memory with b, except for the denials.
+// ReadPacked is ReadReply, but packs arrays, maps and sets, except arrays of the outermost levels and a Noted. Only the denials of a Noted
+// do not share memory with b.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -154,8 +152,7 @@ func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
 	return Reply{Kind: Packed, Str: bytesToString(b[:len(b)-len(rest)])}, rest, nil
 }
 
-// readPackedNoted decodes the n elements of a Noted at a depth: a reply, as readPacked decodes it, and denials. The ACL log keeps
-// denials for long, so they are copies.
+// readPackedNoted decodes the n elements of a Noted: a reply, and denials, as copies because the ACL log keeps them.
 func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) {
 	r := Reply{Kind: Noted, Elems: make([]Reply, 0, min(n, 1024))}
 	for i := range n {
@@ -173,9 +170,8 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 	return r, b, nil
 }
 
-// Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them, which can be used once.
-// The elements reference the memory of the packed reply. Each element is valid only until the next one, which overwrites it:
-// 30,000 elements would otherwise leave almost 2 MB of garbage.
+// Unpack returns the kind of a packed reply, its number of elements, and an iterator for one use. Each element overwrites the one before,
+// and shares the packed memory.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
 	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)
 	return head.Kind, n, func(yield func(*Reply) bool) {

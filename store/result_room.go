@@ -2,9 +2,7 @@ package store
 
 import "math"
 
-// resultRoom is how much a command that combines sets may still add to its result. The command ends as soon as the result is too
-// large. Otherwise the complete result would be in memory before the command is refused. A result can be much larger than its sets,
-// because an integer takes many times more memory in a result than in a set.
+// resultRoom is how much a command that combines sets may add to its result, which can be much larger than the sets.
 type resultRoom struct {
 	c       *Ctx
 	members int64
@@ -18,9 +16,7 @@ func (c *Ctx) replyRoom(per int) *resultRoom {
 	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * ReplySize), c.ErrReply()}
 }
 
-// storeRoom returns the room for a result that is stored at the key Args[1]. It assumes that each member takes the fewest bytes
-// possible in the log and in memory. compact is the largest number of members in the compact form: each further member takes at
-// least memberSize bytes of memory.
+// storeRoom returns the room for a result at Args[1], if each member takes the fewest bytes possible.
 func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
 	limit := c.MaxEntry() + entryRoom
 	grown := c.size - c.from.size

@@ -19,8 +19,7 @@ func manyIntegers(d *testDB, sets int) (keys []string) {
 	return keys
 }
 
-// TestCombinedSetsStopAtTheLimit: small sets of integers take a hundred times their memory in a result. A command does not build the
-// result beyond what it may reply or write.
+// TestCombinedSetsStopAtTheLimit: a command that combines sets builds no result beyond what it may reply or write.
 func TestCombinedSetsStopAtTheLimit(t *testing.T) {
 	const sets = 200
 	d := newTestDB(t)

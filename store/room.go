@@ -2,9 +2,7 @@ package store
 
 import "slices"
 
-// A slice that holds the elements of a key has spare capacity. The data size counts elements, not capacity, so the capacity must not
-// be much larger than the length: a key could otherwise hold a hundred times the memory that maxmemory counts. The capacity is not
-// part of the state.
+// The data size does not count spare capacity of slices, so there must be little. Capacity is not part of the state.
 
 // roomFor returns the capacity of a new slice for n elements.
 func roomFor(n int) int { return n + (n-1)/3 }
@@ -17,9 +15,8 @@ func insertAt[T any](s []T, i int, x T) []T {
 	return slices.Insert(s, i, x)
 }
 
-// removeAt removes the element at index i and returns it, and the rest of s. It clears the place behind the new end, so that the
-// array does not keep the removed element alive. If much of the capacity is unused, removeAt copies the slice. The copy has at most
-// two thirds of the capacity, so in the long run copies take constant time for each removal.
+// removeAt removes the element at index i. If much capacity is unused, it copies the slice, to at most two thirds of the capacity: on
+// average a removal takes constant time.
 func removeAt[T any](s []T, i int) (rest []T, gone T) {
 	gone = s[i]
 	return fit(slices.Delete(s, i, i+1)), gone

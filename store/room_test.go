@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// named appends a name to args for each number in [from, to). The argument name is the format of the names. The strings in the argument
-// more follow each name.
+// named appends to args a name of the format name, followed by more, for each number in [from, to).
 func named(args []string, from, to int, name string, more ...string) []string {
 	for i := from; i < to; i++ {
 		args = append(append(args, fmt.Sprintf(name, i)), more...)

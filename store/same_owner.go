@@ -1,16 +1,13 @@
 package store
 
-// minOwner is the least length, in bytes, of a value that identifies the owner of a lock. The values that clients
-// generate for each attempt are longer; "1", "locked" and most host names are shorter, and may be the values of several owners.
+// minOwner is the least length, in bytes, of a value that identifies a lock's owner. Shorter ones may belong to several owners.
 const minOwner = 16
 
-// sameOwner reports whether SET … NX succeeds although the key exists, because the key already has this
-// value (Env.SameOwnerNX). Such a request is a repetition: its first reply was lost, or its client
-// treats the nodes of a cluster as independent servers. sameOwner renews the lease, because OK
-// promises the whole time to live from this reply on. It never shortens a lease.
+// sameOwner reports whether SET … NX succeeds although the key exists, because the key has this value already (Env.SameOwnerNX): the first
+// reply was lost, or the client asks every node. It renews the lease, because OK promises the time to live from now on, but never shortens
+// it.
 //
-// The request must have a time to live if the key has one, and none if the key has none. Scripts
-// and SETNX get Redis's reply.
+// The request must have a time to live if, and only if, the key has one. Scripts and SETNX get Redis's reply.
 func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) bool {
 	if len(value) < minOwner || old.typ != TypeString || old.str != bytesToString(value) || c.InScript || c.Cmd.Name != "set" {
 		return false

@@ -4,8 +4,7 @@ import "testing"
 
 const ownerValue = "0123456789abcdef"
 
-// SET … NX of the value that the key has replies OK if Env.SameOwnerNX is set. The lease then lasts at least for the time that the
-// last OK has promised.
+// TestSameOwnerNX: with Env.SameOwnerNX, SET … NX of the present value replies OK, and the lease lasts as long as that promises.
 func TestSameOwnerNX(t *testing.T) {
 	found := 0
 	d := newTestDB(t)
@@ -51,8 +50,7 @@ func TestSameOwnerNX(t *testing.T) {
 	}
 }
 
-// If a lease counts from a late reply, a renewal by SET … NX does not make the lease end earlier.
-// A script gets Redis's reply to SET … NX.
+// TestSameOwnerNXKeepsTheGrace: SET … NX does not shorten a lease that counts from a late reply. Scripts get Redis's reply.
 func TestSameOwnerNXKeepsTheGrace(t *testing.T) {
 	d := newTestDB(t)
 	d.env = Env{SameOwnerNX: true, Grace: func(seq uint64) int64 {

@@ -83,8 +83,7 @@ func (t *Txn) replace(db int, key string, e *Entry) {
 // A Txn is the target of its own writes.
 var _ target = (*Txn)(nil)
 
-// mutable returns the entry of a key for a change, or nil if the key does not exist. It copies an entry that belongs to the store
-// or to an earlier savepoint.
+// mutable returns the entry of a key for a change, or nil: a copy, if the entry is the store's or a savepoint's.
 func (t *Txn) mutable(db int, key string) *Entry {
 	v := &t.views[db]
 	e, pending := v.over[key]
@@ -140,8 +139,7 @@ func (t *Txn) copied(bytes int) {
 	t.s.copying(bytes)
 }
 
-// TakeCopied returns how many bytes of strings APPEND, SETRANGE and the like have copied since the last call of TakeCopied or
-// BeginCall. The next change of the same string makes such a copy garbage.
+// TakeCopied returns how many bytes of strings were copied since its last call, or since BeginCall.
 func (t *Txn) TakeCopied() int {
 	copies := t.copies
 	t.copies = 0
@@ -155,8 +153,7 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 	}
 }
 
-// own copies only the key: the next call of a script overwrites the buffer that holds the key. Commands pass values
-// that are not in such a buffer.
+// own copies only the key: its buffer is used again in scripts, but never holds a value.
 func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownKey(key), value }
 
 func (t *Txn) give(e *Entry, value string) { e.str = value }

@@ -110,8 +110,7 @@ func TestScanUnderChange(t *testing.T) {
 	}
 }
 
-// TestScanKeepsEqualHashesTogether: a cursor is a hash, so keys with the same hash must come in the same call. Such keys are rare, so
-// the test calls scanWalk directly.
+// TestScanKeepsEqualHashesTogether: keys with the same hash come in one call, because the cursor is a hash.
 func TestScanKeepsEqualHashesTogether(t *testing.T) {
 	walk := scanWalk{left: 2}
 	visited := 0

@@ -1,12 +1,9 @@
 package store
 
-// maxEvalScripts limits the number of scripts that came by EVAL. Otherwise a client that makes a new script for every call could fill
-// the memory of every node. A script from SCRIPT LOAD stays until SCRIPT FLUSH if there was room for it (HasRoomForScript). If there
-// was no room, it counts as a script from EVAL.
+// maxEvalScripts limits the cached scripts of EVAL, and those of SCRIPT LOAD without room (HasRoomForScript). SCRIPT LOAD pins others.
 const maxEvalScripts = 500
 
-// maxEvalBytes limits the total size (script.size) of the scripts that came by EVAL: maxEvalScripts alone does not bound their memory,
-// because one script may be as long as a log entry. The latest script stays even if it is larger than the limit.
+// maxEvalBytes limits the total script.size of the scripts that maxEvalScripts counts. The latest one always stays.
 const maxEvalBytes = 8 << 20
 
 // script is a cached script body.
@@ -79,8 +76,7 @@ func (c *scriptCache) count(s script, sign int64) {
 	}
 }
 
-// size returns the estimated memory of a script. It adds the length of the body twice, because each node also holds the
-// compiled form, which is about as large.
+// size returns the estimated memory of a script. The body counts twice, because a node holds the compiled form, too.
 func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allocated(len(s.body)) }
 
 // Scripts returns the number of cached scripts.
@@ -133,9 +129,8 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// A user who may load code, but not write keys, must not take the room for keys. So the pinned scripts and the libraries together may
-// take only maxmemory/codeShare bytes, or leastCode bytes if that is more. The pinned scripts alone may take half of these bytes, so
-// that they leave room for libraries.
+// Pinned scripts and libraries may take only maxmemory/codeShare bytes, or leastCode if more, so that keys have room. Pinned scripts may
+// take half of these.
 const (
 	codeShare = 4
 	leastCode = 1 << 20
@@ -161,9 +156,7 @@ func (t *Txn) hasRoomForCode(bytes int64) bool {
 	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room
 }
 
-// HasRoomForScript reports whether SCRIPT LOAD may pin a script. If there is no room for a script, it is treated as one from EVAL and
-// not refused: clients load the scripts by which they release and renew their locks. A user who has loaded many scripts, or has
-// filled the memory for data, must not prevent others from loading theirs.
+// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script without room is not refused, but counts as one from EVAL.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
 	if s, ok := t.script(sha); ok && s.pinned {
 		return true

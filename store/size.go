@@ -4,10 +4,8 @@ import "unsafe"
 
 // The size of the data, and what is refused when it is too large.
 //
-// Each database stores the size of its keys, and each write changes it by the bytes that the write
-// adds or removes (see target.grow). The size is an estimate from lengths alone, so it is the same
-// on every node, after a restart, and in a transaction that is not committed yet. The leader
-// compares it with the limit at evaluation; Apply does not check it again.
+// The size is an estimate from lengths alone, so it is the same on every node, after a restart, and before the commit. The leader checks
+// the limit at evaluation; Apply does not.
 
 // Names of the cluster parameters that limit data.
 const (
@@ -15,8 +13,7 @@ const (
 	ParamMaxEntry  = "max-entry-size"
 )
 
-// Limits are the limits that a node is configured with. Memory and Entry apply while the cluster parameters ParamMaxMemory and
-// ParamMaxEntry are not set. There is no cluster parameter for Reply.
+// Limits are the limits in a node's configuration. ParamMaxMemory and ParamMaxEntry, if set, replace Memory and Entry.
 type Limits struct {
 	Memory int64 // bytes of data above which nothing may be added; 0 means no limit
 	Reply  int64 // bytes of one reply; 0 means DefaultMaxReply
@@ -24,14 +21,13 @@ type Limits struct {
 }
 
 const (
-	// DefaultMaxEntry is the default limit, in bytes, for the writes of one command, script or transaction.
-	// While the log entry with these writes is written, sent and applied, the leader evaluates no other command.
+	// DefaultMaxEntry is the default limit, in bytes, for the writes of one command, script or transaction. The leader evaluates no other
+	// command until these are applied.
 	DefaultMaxEntry = 8 << 20
 	// DefaultMaxReply is the default limit, in bytes, for one reply. There is a limit because the
 	// server builds, encodes and sends a reply as a whole.
 	DefaultMaxReply = 256 << 20
-	// MaxEntry is the largest value, in bytes, of max-entry-size: a log entry holds more than the writes of
-	// one command, and the log store cannot read an entry of more than 64 MiB.
+	// MaxEntry is the largest max-entry-size, in bytes. A log entry holds more than one command's writes, but at most 64 MiB.
 	MaxEntry = 32 << 20
 	// entryRoom is how many bytes a command may write in addition to max-entry-size, because a value alone
 	// may have max-entry-size bytes.
@@ -41,20 +37,17 @@ const (
 	MinEntry = 64 << 10
 )
 
-// copiesPerEntry limits the bytes that a command, script or transaction may copy for its changes: copiesPerEntry times the bytes
-// that it may write. By default these are 2 GiB, which a node copies in some tenths of a second.
+// A command, script or transaction may copy copiesPerEntry times the bytes that it may write.
 const copiesPerEntry = 256
 
 // emptySize is how many bytes count against the limit in addition to the data. So the smallest limit
 // refuses even the first key, as in Redis.
 const emptySize = 1 << 20
 
-// entrySize is the memory of a key without its name and value: the Entry, its slot in the index, and the pointer
-// in deadlines. The factor 3/2 allows for unused capacity.
+// entrySize is the memory of a key without name and value, with its pointers in index and deadlines.
 const entrySize = int64(unsafe.Sizeof(Entry{})) + int64(unsafe.Sizeof(slot{}))*3/2 + int64(unsafe.Sizeof(&Entry{}))*3/2
 
-// The memory of an element without its bytes. A slice or a node uses at least two thirds of its capacity, and mostly more (see
-// room.go). The estimate for a list is that half of the capacity is unused.
+// The memory of an element without its bytes. The factors 3/2, and 2 for lists, are for unused capacity (room.go).
 const (
 	fieldSize      = int64(unsafe.Sizeof(Field{}))
 	treeFieldSize  = fieldSize * 3 / 2
@@ -191,17 +184,14 @@ func (t *Txn) limit() int64 {
 	return t.MaxEntry() + entryRoom
 }
 
-// tooBig reports whether the current command, script or transaction has exceeded its limit. It counts the bytes in the
-// log. It also counts the growth of the data, because COPY and SETRANGE write much data with few bytes in the log. And
-// it counts two kinds of work that every node repeats: copying large values for small changes, and searching and
-// shifting bytes in compact forms.
+// tooBig reports whether the call has exceeded its limit: in the log, in the growth of the data, or in work that every node repeats
+// (copying large values, and searching and shifting in compact forms).
 func (t *Txn) tooBig() bool {
 	limit := t.limit()
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
 }
 
-// Call runs a command, and ends it as soon as it has written too much. A few arguments may cause many writes, and each write repeats
-// the key. Call then replies ErrTooBig, and Overrun returns the same error.
+// Call runs a command, and ends it as soon as it has written too much. Overrun then returns the same error.
 func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	w := &c.ws
 	w.most = c.from.writes + int(c.limit())

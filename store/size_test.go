@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// checkSizes counts anew how much each key and element takes. It compares the sums with the sizes
-// that the store reports, and with those of the transaction that was applied to the store.
+// checkSizes counts anew what each key and element takes, and compares that with what store and transaction report.
 func checkSizes(t *testing.T, s *Store, txn *Txn) {
 	t.Helper()
 	total := int64(0)
@@ -67,8 +66,7 @@ func countedAnew(e *Entry) int64 {
 	return entrySize + allocated(len(e.key)) + collectionSize + n
 }
 
-// TestSizeIsThatOfMemory fills stores with keys of each kind and compares their size with the memory that the garbage collector
-// finds. If the size were much less, maxmemory would not protect a node.
+// TestSizeIsThatOfMemory: DataSize is near the memory that the data takes. Otherwise maxmemory would not protect a node.
 func TestSizeIsThatOfMemory(t *testing.T) {
 	const n = 40_000
 	some := func(i int) string { return fmt.Sprintf("some-name-of-a-lock-%08d", i) }

@@ -8,8 +8,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// fieldsOf maps the tag of a record of a snapshot to its fields: 'i' is a number, 's' a string, and 'n' the number of elements. Each
-// element consists of the fields that follow the 'n'.
+// fieldsOf maps the tag of a snapshot record to its fields: i is a number, s a string, n the number of repetitions of what follows.
 var fieldsOf = map[byte]string{
 	recDB:        "i",
 	recString:    keyHead + "s",
@@ -31,9 +30,7 @@ var fieldsOf = map[byte]string{
 // keyHead has the fields with which the records of all keys begin.
 const keyHead = "siiii"
 
-// Skim reads a snapshot, keeps nothing of it, and returns the number of its keys. So Skim takes no more memory for a long snapshot
-// than for a short one. It checks only the form of the records: Restore refuses some snapshots that Skim accepts, such as one with
-// a key twice.
+// Skim reads a snapshot, and returns the number of its keys. It checks only the form of the records, and keeps nothing.
 func Skim(in io.Reader) (keys int, err error) {
 	r := codec.NewStream(in)
 	for {

@@ -12,7 +12,6 @@ import (
 )
 
 // Snapshot is the state of a store at one instant. Another goroutine may read it while the store changes.
-// The time that it takes to make a Snapshot depends on the number of users, but not on the number of keys.
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
@@ -24,10 +23,8 @@ type Snapshot struct {
 	accounts Accounts
 }
 
-// Snapshot returns the current state. Store and snapshot share the index and the trees, which are
-// copy-on-write, and the entries. A new epoch protects the entries: if a later write finds an entry of an
-// older epoch, it changes a copy. Only Entry.seat changes in place, so no reader of a snapshot may
-// read Entry.seat or copy a whole Entry.
+// Snapshot returns the current state. Store and snapshot share copy-on-write trees and entries; a write copies an entry of an older epoch.
+// Only Entry.seat changes in place, so no reader of a snapshot may read Entry.seat or copy a whole Entry.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
@@ -97,9 +94,7 @@ func (w *snapWriter) str(s string) {
 // Accounts returns the users of the state.
 func (sn *Snapshot) Accounts() Accounts { return sn.accounts }
 
-// Newer reports whether version 0.1.0 could not read the snapshot, or would treat it in another way. This is so if the snapshot has
-// a record recText, or if a parameter of forms.go has been set: collections may then be compact beyond the limits of version 0.1.0.
-// Newer depends on the state alone. It may look at all keys.
+// Newer reports whether version 0.1.0 could not read the snapshot, or would treat it in another way. It may look at all keys.
 func (sn *Snapshot) Newer() bool {
 	if slices.ContainsFunc(sn.config.names(), FormParam) {
 		return true
@@ -238,9 +233,7 @@ type snapReader struct {
 // must not replace a good state.
 func Restore(in io.Reader) (*Store, error) { return restore(&snapReader{Stream: codec.NewStream(in)}) }
 
-// RestoreOlder is Restore for a snapshot that version 0.1.0 has written, or for which Newer has returned false. Such a snapshot may
-// contain parameters of forms.go that no node has followed. RestoreOlder does not follow them, either; nor does ApplyVersion follow
-// such parameters in writes of version 1.
+// RestoreOlder is Restore for a snapshot that version 0.1.0 can read. Like that version, it ignores the parameters of forms.go.
 func RestoreOlder(in io.Reader) (*Store, error) {
 	return restore(&snapReader{Stream: codec.NewStream(in), older: true})
 }

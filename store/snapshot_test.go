@@ -180,8 +180,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfLargeValues: when a node starts, Restore allocates the memory for the data only once. If it made copies and discarded
-// them, the node would need memory for these, too.
+// TestSnapshotOfLargeValues: Restore allocates the memory for the data only once.
 func TestSnapshotOfLargeValues(t *testing.T) {
 	d := newTestDB(t)
 	const values, size = 5, 7 << 20
@@ -374,8 +373,7 @@ func dumped(t *testing.T, name string) (b []byte) {
 	return b
 }
 
-// handmade restores a snapshot of the records that the function parts writes. The argument arrived is the number of scripts that
-// have arrived, as the snapshot says it.
+// handmade restores a snapshot of the records that parts writes, with a number of arrived scripts.
 func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
 	var out bytes.Buffer
 	w := &snapWriter{Writer: bufio.NewWriter(&out)}
@@ -411,8 +409,7 @@ func TestNewestOfASnapshot(t *testing.T) {
 	}
 }
 
-// Restore refuses a snapshot that no store can have written: one with a key twice, with a negative deadline, or with a version of the
-// users from which a store could not go on counting.
+// TestImpossibleSnapshots: Restore refuses a snapshot that no store can have written.
 func TestImpossibleSnapshots(t *testing.T) {
 	key := func(w *snapWriter, name string, deadline uint64) {
 		w.WriteByte(recString)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestSortKeepsWhatItReplies: SORT with LIMIT does not keep all elements in memory. It replies with the elements that the reply of SORT
-// without LIMIT has in the range that LIMIT names.
+// TestSortKeepsWhatItReplies: SORT with LIMIT gives a range of the whole result, but does not keep all elements in memory.
 func TestSortKeepsWhatItReplies(t *testing.T) {
 	d := newTestDB(t)
 	const n = 10_000
@@ -91,8 +90,7 @@ func TestPendingKeysAreSortedOnce(t *testing.T) {
 	}
 }
 
-// TestTrimsAreBounded: a transaction may make only a limited number of LTRIMs. Each takes a few bytes in the log, but may make every
-// node remove any number of elements.
+// TestTrimsAreBounded: a transaction may make only a limited number of LTRIMs that remove many elements.
 func TestTrimsAreBounded(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}
@@ -101,8 +99,7 @@ func TestTrimsAreBounded(t *testing.T) {
 		push = append(push, fmt.Sprint(i))
 	}
 	d.do(push...)
-	// The keys of the map are end indexes for LTRIM. After 999, half of the elements are removed; after 99, a hundred elements stay
-	// and are moved to a new tree; after 0, one element stays, which is almost no work.
+	// The keys are end indexes for LTRIM: 999 removes half, 99 moves a hundred elements, and 0 is almost no work.
 	for end, most := range map[string]int{"999": 200, "99": 2000, "0": 1e6} {
 		txn := d.begin()
 		txn.BeginCall()

@@ -28,9 +28,8 @@ type scoredName struct {
 
 func scoredNameLess(a, b scoredName) bool { return memberLess(a.member, b.member) }
 
-// SortedSet is the value of a sorted set key. The small form is a slice in the order of the set.
-// The large form is a pair of copy-on-write trees: one in that order, and one that finds the score
-// of a member.
+// SortedSet is the value of a sorted set key: a slice in the order of the set or, if large, a copy-on-write tree in that order and one by
+// member.
 type SortedSet struct {
 	small   []Scored
 	byScore *tree[Scored] // nil in the small form
@@ -86,8 +85,7 @@ func (z *SortedSet) searchScore(name string) (score float64, ok bool, passed int
 	return 0, false, len(z.small)
 }
 
-// scoreForWrite is Score for a write. The finder f, which may be nil, can find the score without a search of all members; it also
-// counts the bytes of the members that the search has passed.
+// scoreForWrite is Score for a write. The finder f, which may be nil, makes the search faster and counts its bytes.
 func (z *SortedSet) scoreForWrite(name string, f *finder) (score float64, ok bool) {
 	if z.byScore != nil {
 		return z.Score(name)
@@ -106,8 +104,7 @@ func (z *SortedSet) at(rank int) Scored {
 	return z.small[rank]
 }
 
-// search returns the number of members for which the function before returns true. They must be the first
-// members of the set, so the result is also the rank of the first other member.
+// search returns the number of members for which before is true. They must be the first ones.
 func (z *SortedSet) search(before func(Scored) bool) int {
 	return sort.Search(z.Len(), func(i int) bool { return !before(z.at(i)) })
 }

@@ -2,8 +2,7 @@ package store
 
 import "strings"
 
-// target is what primitive writes change: the committed keyspace, or the pending entries of a Txn.
-// Both use the code below, so a command sees exactly what Apply will produce.
+// target is what primitive writes change: the committed keyspace, or a Txn. So a command sees exactly what Apply will produce.
 type target interface {
 	// mutable returns the entry of a key for a change, or nil if the key does not exist.
 	mutable(db int, key string) *Entry
@@ -15,13 +14,11 @@ type target interface {
 	setDeadline(db int, key string, at int64)
 	// grow changes the size of the data after an entry has changed in place; the argument by is the difference in bytes.
 	grow(db int, by int64)
-	// own returns a key and its value in memory that lives as long as the target. It copies them if they are not in such memory
-	// yet.
+	// own returns a key and its value in memory that lives as long as the target.
 	own(key, value string) (ownedKey, ownedValue string)
 	// give sets the value of a string key; it copies the value if own would.
 	give(e *Entry, value string)
-	// stamp records that the current write set has changed an entry. If created is true, the write set
-	// has also created the key; if leased is true, it has also set the deadline.
+	// stamp records that the current write set has changed an entry, and whether it has created the key and set the deadline.
 	stamp(e *Entry, created, leased bool)
 	// copied counts bytes of a value that are about to be copied for a change.
 	copied(bytes int)
@@ -33,8 +30,7 @@ type target interface {
 	finds() *finder
 }
 
-// setString sets a key to a string value and a deadline. The creation number of an existing key stays:
-// an overwrite does not make a new owner.
+// setString sets a string and a deadline. The creation number of an existing key stays: an overwrite makes no new owner.
 func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -57,8 +53,7 @@ func becomeString(t target, db int, e *Entry, value string) {
 	t.grow(db, e.size()-before)
 }
 
-// keepString sets an existing key to a string value. The deadline stays, and so does the number of the
-// write set that set the deadline. keepString returns false if the key does not exist.
+// keepString sets an existing key to a string, but keeps the deadline and its write set. It returns false for a missing key.
 func keepString(t target, db int, key, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -69,8 +64,8 @@ func keepString(t target, db int, key, value string) bool {
 	return true
 }
 
-// patchString overwrites a string from an offset on and fills a gap before the offset with zero bytes. The
-// deadline stays. patchString creates a missing key. It returns false if the key has another type or the offset is out of range.
+// patchString overwrites a string from an offset on, and keeps the deadline. It creates a missing key. It returns false for a wrong type or
+// offset.
 func patchString(t target, db int, key string, offset int64, patch string) bool {
 	e := t.mutable(db, key)
 	fresh := e == nil
@@ -99,8 +94,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	return true
 }
 
-// formString changes the form of a string. WATCH does not see this as a write. formString returns false if
-// the key is not a string or the form is unknown.
+// formString changes the form of a string, which WATCH does not see. It returns false if that is not possible.
 func formString(t target, db int, key string, form strForm) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeString || form > formText {
@@ -110,8 +104,7 @@ func formString(t target, db int, key string, form strForm) bool {
 	return true
 }
 
-// hashSet sets a field. If the key has another type, it returns false and does nothing: commands check
-// the type, but a corrupt log may contain such a write.
+// hashSet sets a field. It returns false for a key of another type, which only a corrupt log causes.
 func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {

@@ -2,8 +2,7 @@ package store
 
 import "math"
 
-// collect returns the entry of a key that will get an element. If the key does not exist, it returns a new entry with the collection
-// that the function make returns, and absent is true: the caller must put the entry. If the key has another type, e is nil.
+// collect returns the entry of a key that gets an element, or nil for another type. An absent entry is new: the caller must put it.
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)
 	if e == nil {
@@ -15,8 +14,7 @@ func collect(t target, db int, key string, typ Type, make func() collection) (e 
 	return e, false
 }
 
-// changed stamps an entry after a change of its elements. The argument before is the size that they had before the change.
-// It puts the entry if absent is true, and removes an entry that has lost its last element.
+// changed stamps an entry after a change of its elements, puts it if absent, and removes it if empty.
 func changed(t target, db int, e *Entry, absent bool, before int64) {
 	t.stamp(e, absent, false)
 	if absent {
@@ -29,9 +27,7 @@ func changed(t target, db int, e *Entry, absent bool, before int64) {
 	}
 }
 
-// The functions below return false and do nothing if the write is impossible: the key has another type, a list lacks the
-// elements, or a score is NaN. Commands check this, but a corrupt log may contain such a write. The removal of a member that
-// does not exist is no error.
+// The functions below return false and do nothing if the write is impossible, as it may be in a corrupt log. Commands check this before.
 
 // listPush adds an element at one end of a list.
 func listPush(t target, db int, key string, head bool, value string) bool {
@@ -45,8 +41,7 @@ func listPush(t target, db int, key string, head bool, value string) bool {
 	return true
 }
 
-// listEdit calls the function edit, which changes the list. It returns false if the list does not exist or has fewer than n elements
-// from index i on.
+// listEdit lets edit change a list. It returns false if that lacks n elements from index i on.
 func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeList || i < 0 || n < 0 || i > int64(e.elems.Len())-n {

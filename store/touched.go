@@ -2,8 +2,7 @@ package store
 
 // Toucher receives the keys that a write set changes, for client-side caching.
 type Toucher interface {
-	// Touch reports a changed key. origin is the number of the client that changed it (see SetOrigin), or 0.
-	// The argument key is valid only during the call. Like Redis's tracking, Touch does not distinguish databases.
+	// Touch reports a changed key, valid during the call, in any database. origin is the client (SetOrigin), or 0.
 	Touch(key string, origin uint64)
 	// TouchAll reports that any key may have changed: a database was emptied, two databases were swapped, or
 	// the write is unknown.
@@ -20,9 +19,8 @@ type KeySink interface {
 	Missed()
 }
 
-// shapes are the arguments of the primitive writes: i is an integer, s a string, k a key that the
-// write changes, u a key that it does not change. * is a number that says how often the shape
-// after it repeats.
+// shapes are the arguments of the primitive writes: i is an integer, s a string, k a key that changes, u a key that does not. * is a
+// number: so often the rest repeats.
 var shapes = [...]string{
 	opSet: "ksi", opDelete: "k", opExpire: "k", opDeadline: "ki", opHashSet: "kss", opHashDelete: "ks",
 	opPublish: "iss", opFlush: "", opSwap: "ii", opMove: "ikk", opCopy: "iuk", opScriptLoad: "ssi", opScriptFlush: "",
@@ -32,14 +30,12 @@ var shapes = [...]string{
 	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
 }
 
-// known reports whether an operation has a shape. The shape of an operation without arguments is empty,
-// and so is that of an unused code. So known names the operations without arguments one by one.
+// known reports whether an operation has a shape. Operations without arguments have an empty one, like unused codes.
 func (o op) known() bool {
 	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == opLibraryFlush)
 }
 
-// EachTouched reports to t what an encoded write set changes, in order. At an unknown operation it
-// calls TouchAll and ends, because it cannot find the next write.
+// EachTouched tells t what an encoded write set changes, in order. It ends with TouchAll at an unknown operation.
 func EachTouched(writes []byte, t Toucher) {
 	d := newDecoder(writes)
 	origin := uint64(0)
@@ -87,6 +83,6 @@ func (d *decoder) touch(shape string, origin uint64, t Toucher) {
 	}
 }
 
-// SetOrigin sets the origin of the writes that follow: the number of the client that causes them, or 0. A server gives a number
-// only to a client that does not want notifications of its own changes, or must get them after its reply.
+// SetOrigin sets the client that causes the following writes, or 0. Only clients that get notifications of their own changes late, or
+// never, have a number.
 func (t *Txn) SetOrigin(origin uint64) { t.ws.author = origin }

@@ -2,8 +2,7 @@ package store
 
 import "sync/atomic"
 
-// tree is a copy-on-write B-tree that also finds an element by its index. A copy takes constant time, and a change then copies
-// the nodes on its path. A node has little spare capacity, and keeps no removed element alive (see room.go).
+// tree is a copy-on-write B-tree that also finds an element by its index. To copy it takes constant time.
 //
 // Any number of goroutines may read a tree, and one of them may copy it at the same time.
 type tree[T any] struct {
@@ -23,15 +22,13 @@ type treeNode[T any] struct {
 const (
 	// treeMost is the number of elements of a full node.
 	treeMost = 63
-	// treeLeast is the least number of elements of a node other than the root. It is far below half of a full node, so that a
-	// tree does not split and join the same nodes again and again while elements come and go.
+	// treeLeast is the least number of elements of a node but the root. It is small, so that nodes do not split and join constantly.
 	treeLeast = 20
 	// treeHeight is more than the height of any tree: no memory has room for (treeLeast+1)^(treeHeight-1) elements.
 	treeHeight = 16
 )
 
-// treePath is a position in a tree: the index of the child in each node on the way from the root, and the index of the element
-// in the last node.
+// treePath is a position in a tree: the index of the child in each node, and then of the element.
 type treePath [treeHeight]uint8
 
 // treeGen is the latest generation that any tree has got.
@@ -102,9 +99,7 @@ func (t *tree[T]) GetAt(i int) (x T, ok bool) {
 	return n.items[i], true
 }
 
-// step looks for the element at index i among the elements of a branch and of all nodes below it. If own is true, the element is
-// n.items[place]. Otherwise it is below n.kids[place], where it has the index rest. If i is behind the middle, step counts from the
-// end.
+// step finds the element at index i: n.items[place] if own is true, else at index rest below n.kids[place].
 func (n *treeNode[T]) step(i int) (place, rest int, own bool) {
 	if i < n.count/2 {
 		for place = 0; i > n.kids[place].count; place++ {
@@ -184,8 +179,7 @@ func (t *tree[T]) add(path []uint8, x T) {
 	}
 }
 
-// insert adds an element at the position path in a leaf, which is n or below n. If n was full, n may afterwards have one element too
-// many, and the caller must then split n.
+// insert adds an element at path in or below n. The caller must split n if that becomes too large.
 func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	n.count++
 	i := int(path[0])

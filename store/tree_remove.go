@@ -54,8 +54,7 @@ func (t *tree[T]) deleteAt(path []uint8) T {
 	return gone
 }
 
-// remove removes the element at the position path in n or below n. If n had treeLeast elements, n may afterwards have one too few,
-// and the caller must then refill n.
+// remove removes the element at path in or below n. The caller must refill n if that becomes too small.
 func (t *tree[T]) remove(n *treeNode[T], path []uint8) (gone T) {
 	n.count--
 	i := int(path[0])
@@ -87,8 +86,7 @@ func (t *tree[T]) removeLast(n *treeNode[T]) (gone T) {
 	return gone
 }
 
-// refill does nothing if the child at index i has enough elements. Otherwise it moves an element to the child from a neighbour, or
-// joins the child and a neighbour.
+// refill gives the child at index i an element of a neighbour, or joins it with one, if it has too few.
 func (t *tree[T]) refill(n *treeNode[T], i int) {
 	switch {
 	case len(n.kids[i].items) >= treeLeast:
@@ -129,7 +127,7 @@ func (t *tree[T]) shiftLeft(n *treeNode[T], i int) {
 	high.recount()
 }
 
-// join moves the element at index i of n, and the contents of the child at index i+1, to the end of the child at index i.
+// join moves the element at index i of n, and the contents of the next child, to the end of the child at i.
 func (t *tree[T]) join(n *treeNode[T], i int) {
 	low := t.own(n, i)
 	var between T

@@ -9,8 +9,7 @@ import (
 
 func intLess(a, b int) bool { return a < b }
 
-// checkTree compares a tree with the elements that it must have. In each node it also checks the number of elements, the value of
-// treeNode.count, and the spare capacity, whose places must be empty.
+// checkTree compares a tree with want, and checks the counts and the spare capacity of its nodes.
 func checkTree[T comparable](t *testing.T, tr *tree[T], want []T) {
 	t.Helper()
 	if got := tr.Items(); !slices.Equal(got, want) || tr.Len() != len(want) {
@@ -62,8 +61,7 @@ func checkRoom[T comparable](t *testing.T, s []T) {
 	}
 }
 
-// A tree always has the same elements as a sorted slice with the same changes. The same is true of each copy, whatever happens to the
-// other copies.
+// TestTree: a tree and each of its copies have the same elements as a sorted slice with the same changes.
 func TestTree(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	type pair struct {
@@ -151,8 +149,7 @@ func checkWalks(t *testing.T, tr *tree[int], want []int, from int) {
 	}
 }
 
-// Elements come and go, and the length of the tree stays about the same. Whatever the length is, the tree does not make new nodes
-// each time.
+// TestTreeAsQueue: if elements come and go, and the length stays the same, a tree does not make new nodes each time.
 func TestTreeAsQueue(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 7, 20, 41, 42, 62, 63, 64, 65, 84, 127, 128, 500} {
 		for _, op := range []struct {

@@ -10,17 +10,14 @@ type Time struct {
 
 // Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace, if not nil, returns the grace of the deadlines that the write set with the number seq has set: the keys expire that many
-	// milliseconds after their deadlines. A grace is needed because a lease counts from the reply, and a write set is evaluated some
-	// time before its replies are sent.
+	// Grace, if not nil, returns how many ms after the deadlines of the write set seq the keys expire: a lease counts from the reply.
 	Grace func(seq uint64) int64
 	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
-	// DiskFull, if not nil, tells about the quota of the node's data directory. The result full says whether the directory has
-	// reached the quota. The result data is the size of the data at that time, and most is the size up to which the reserve lets the
-	// data grow (NoRoom). The argument size is the size of the data before the present call.
+	// DiskFull, if not nil, reports whether the data directory is full. data is the size of the data when it became full; most is the size
+	// that the reserve allows. size is the size of the data before the present call.
 	DiskFull func(size int64) (data, most int64, full bool)
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
@@ -33,8 +30,7 @@ type Env struct {
 	ACL ACLEnv
 }
 
-// view is one database as a Txn sees it: pending entries (nil means deleted) over the committed
-// keys. A flush in the Txn hides the committed keys.
+// view is one database as a Txn sees it: pending entries (nil: deleted) over the committed keys, if no flush hides these.
 type view struct {
 	base *keyspace
 	over map[string]*Entry
@@ -93,8 +89,7 @@ type Txn struct {
 	edits      uint64 // grows when pending entries come or go
 }
 
-// Begin starts a transaction on the committed state. seq is the future sequence number of its write
-// set. After another write set was applied, only Restart may be called.
+// Begin starts a transaction whose write set gets the number seq. After another write set, only Restart may be called.
 func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
 	t := &Txn{s: s, env: env}
 	t.Restart(now, seq)
@@ -200,9 +195,8 @@ func (t *Txn) dead(e *Entry) bool {
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key for reading, even if the key has expired. If a command's reply may say that the key does not exist,
-// the command must use Lookup or foundDead instead. These record the expired keys that they find. ExpireSeen deletes the recorded
-// keys, so that they do not exist again under the next leader.
+// peek returns the entry of a key, even if expired. If a reply may call the key missing, use Lookup or foundDead, which record it for
+// ExpireSeen.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
@@ -223,8 +217,7 @@ func (t *Txn) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// foundDead reports what dead reports. If the key has expired, it records the key for ExpireSeen. A command calls it if the reply may
-// say that the key does not exist.
+// foundDead is dead that records an expired key for ExpireSeen. Use it if a reply may call the key missing.
 func (t *Txn) foundDead(db int, e *Entry) bool {
 	if !t.dead(e) {
 		return false
@@ -260,8 +253,7 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
-// KeepString makes key a string and keeps its deadline, if it has one. To set the same deadline anew
-// would be wrong: the deadline would lose its grace, and the key would expire early.
+// KeepString makes key a string and keeps its deadline. If set anew, the deadline would lose its grace.
 func (t *Txn) KeepString(db int, key []byte, value string) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
@@ -285,8 +277,7 @@ func (t *Txn) KeepString(db int, key []byte, value string) {
 	keepString(t, db, k, value)
 }
 
-// Patch overwrites a string from an offset on. It creates a missing key and fills a gap with zero
-// bytes. The key must not have another type.
+// Patch overwrites a string from an offset on, and creates a missing key. The key must not have another type.
 func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 	k := bytesToString(key)
 	t.ws.begin(opPatch, db)
@@ -296,8 +287,7 @@ func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 	patchString(t, db, k, offset, patch)
 }
 
-// Reform changes the form that OBJECT ENCODING shows for a string. It does nothing if OBJECT ENCODING would show the same as before,
-// or if Older returns true. The key must exist.
+// Reform changes what OBJECT ENCODING shows for an existing string, unless a node may run version 0.1.0 (Older).
 func (t *Txn) Reform(db int, key []byte, form strForm) {
 	k := bytesToString(key)
 	e := t.peek(db, k)

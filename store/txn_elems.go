@@ -2,9 +2,8 @@ package store
 
 import "math"
 
-// The writes to lists, sets and sorted sets. The key must not have another type. The value of a
-// list element must not share memory with a buffer that is used again; keys and members are copied
-// where necessary.
+// The writes to lists, sets and sorted sets. The key must not have another type. List elements are kept without a copy: they must not share
+// memory with a buffer.
 
 // PushHead adds an element at the head of a list. It creates a missing key.
 func (t *Txn) PushHead(db int, key []byte, value string) { t.push(opPushHead, db, key, value) }
@@ -96,8 +95,7 @@ func (t *Txn) member(o op, db int, key []byte, name string) {
 	t.ws.str(name)
 }
 
-// HashSet sets a field of a hash. It creates a missing key; the key must not have another type. The
-// value must not share memory with a buffer that is used again; key and field are copied where necessary.
+// HashSet sets a field of a hash. value must not share memory with a buffer that is used again.
 func (t *Txn) HashSet(db int, key []byte, field, value string) {
 	t.member(opHashSet, db, key, field)
 	t.ws.str(value)

@@ -44,8 +44,7 @@ func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	t.ascend(db, from, func(int) {}, func(e *Entry) bool { return t.foundDead(db, e) || fn(e) })
 }
 
-// ascend is Ascend, but calls the function visit also for the keys that have expired. Before the first visit it calls the function
-// work with the steps that it takes to sort the pending entries.
+// ascend is Ascend with expired keys. First it calls work with the steps of sorting the pending entries.
 func (t *Txn) ascend(db int, from uint64, work func(steps int), visit func(*Entry) bool) {
 	v := &t.views[db]
 	pending := t.pending(v, work)

@@ -1,20 +1,16 @@
 package store
 
-// The version of a key, which WATCH compares. For an existing key it is the number of the write set
-// that last changed the key or swapped its database (SWAPDB). For a missing key it is the number of
-// the write set since which the key is known to be missing.
+// The version of a key, which WATCH compares, is the last write set that changed it or swapped its database. For a missing key it is the
+// write set since which the key is known to be missing.
 //
-// The version of an existing key is part of the state. The removal of a key is not, because it would
-// have to be stored for ever. A node remembers only the latest removals (type removals). Suppose that a key is missing at WATCH,
-// and is created and removed again before EXEC. Redis then refuses the EXEC. Here it may succeed: the node may have forgotten the
-// removal, or have been restored from a snapshot since WATCH.
+// A node forgets removals, because the state does not contain them. If a missing key comes and goes between WATCH and EXEC, EXEC may
+// therefore succeed, unlike in Redis.
 
 // wasAbsent marks the version of a missing key; the other bits are the number of the write set since which
 // the key is missing.
 const wasAbsent = 1 << 63
 
-// Version returns the version of a key for WATCH. settled is false if the current write set has changed the key. The version then
-// cannot show a further change by this write set.
+// Version returns the version of a key for WATCH. If settled is false, the version does not show further changes by this write set.
 func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 	if e := t.Lookup(db, key); e != nil {
 		v := t.version(db, e)
@@ -44,9 +40,8 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether a key is missing because a command of this transaction has removed it. An expiry does not count. If
-// Flush has removed a committed key that had already expired, removedHere returns true only if the key was changed by a write set
-// whose number is greater than the argument since.
+// removedHere reports whether a command of this transaction has removed a missing key. A key that had expired before Flush counts only if
+// it changed after since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
@@ -139,8 +134,7 @@ func (t *Txn) lapse(x lapsedKey) {
 	}
 }
 
-// revive drops the record that a key has expired in this write set: the key exists again, and a
-// later removal is a change by a command.
+// revive drops the record that a key has expired in this write set: the key exists again.
 func (t *Txn) revive(db int, key string) {
 	x := lapsedKey{db, key}
 	if t.forget(x) {
@@ -162,8 +156,8 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return any
 }
 
-// removals maps a key (see nameOf) to the number of the write set that removed the key. For a key that expired, removals has instead the
-// number of the write set that last changed the key. At each index (see place), removals keeps the four keys with the highest numbers.
+// removals maps a key (nameOf) to the write set that removed it or, if it expired, last changed it. Each index (place) keeps the four
+// latest.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
@@ -172,8 +166,7 @@ const capacity = len(removals{}) * len(removals{}[0])
 // nameOf returns one number for a key and its database: the database is above the 48 bits of the hash.
 func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
 
-// place returns the index of a key in removals. Keys of the same name in different databases get different
-// indexes, because FLUSHALL and SWAPDB remove such keys together.
+// place returns the index of a key in removals. Databases differ, because FLUSHALL and SWAPDB remove equal names together.
 func place(db int, hash uint64) uint64 {
 	return (hash + 17*uint64(db)) % uint64(len(removals{}))
 }

@@ -75,8 +75,7 @@ func TestVersionSwappedAway(t *testing.T) {
 	}
 }
 
-// A key is created, and FLUSHDB removes it. A client that has watched the key since before its creation notices that, whether both
-// happen in one write set or in two.
+// TestVersionFlushed: WATCH notices that a missing key came and that FLUSHDB removed it, in one write set or in two.
 func TestVersionFlushed(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, within []string
@@ -167,8 +166,7 @@ func TestRemovalsOfOthers(t *testing.T) {
 	}
 }
 
-// The number of a database's latest SWAPDB is part of the state. So a version that WATCH remembers is still right on a node that was
-// restored from a snapshot.
+// TestVersionsSurviveASnapshot: versions, also after SWAPDB, are the same on a node restored from a snapshot.
 func TestVersionsSurviveASnapshot(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -213,8 +211,7 @@ func TestVersionOfAKeyThatComesBack(t *testing.T) {
 	}
 }
 
-// A rollback forgets an expiry that it takes back. Otherwise the expiry would count twice,
-// and the watcher would not notice that the key is then set and removed.
+// TestVersionOfAKeyWhoseExpiryWasRolledBack: after a rollback the expiry counts once, so WATCH notices a later SET and DEL.
 func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v", "PX", "10")
@@ -235,8 +232,7 @@ func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
 	}
 }
 
-// TestOldExpiryReplacesNoRemoval: a key that was changed long ago expires now. To remember this, the node does not forget a more recent
-// removal, because probably no WATCH began before the old change.
+// TestOldExpiryReplacesNoRemoval: an expiry of a key changed long ago does not replace the record of a later removal.
 func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 	var r removals
 	for seq := range uint64(4) { // all four keys have the same place in removals
@@ -252,8 +248,7 @@ func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 	}
 }
 
-// TestExpiredFlushedAndSetAgain: in one write set, a key expires, FLUSHDB empties its database, and the key is set and removed again.
-// A client that watches the key notices that it was set and removed, in spite of the flush.
+// TestExpiredFlushedAndSetAgain: WATCH notices a SET and DEL after an expiry and FLUSHDB of the same write set.
 func TestExpiredFlushedAndSetAgain(t *testing.T) {
 	k := []byte("k")
 	s := New()

@@ -8,11 +8,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// How a command waits. Command.Run never blocks. A blocking command that finds no element sets Ctx.Wait, and returns
-// the reply for a transaction or a script, where no command can wait. Outside of these, the caller drops that reply and
-// keeps the Wait. Later Txn.TakeReady may report one of Wait.Keys, or that any key may be ready. The caller then runs
-// the command again, with Ctx.Ready set to the key that may be ready. If the command sets Ctx.Wait again, it has found
-// no element again. When Wait.Timeout has passed, the caller replies WaitTimedOut.
+// How a command waits. A command that finds no element sets Ctx.Wait, and returns the reply for transactions and scripts, which cannot
+// wait. Elsewhere the caller drops the reply and keeps the Wait. When Txn.TakeReady reports one of Wait.Keys, or all, the caller runs the
+// command again with Ctx.Ready. The command may set Ctx.Wait again. After Wait.Timeout the caller replies WaitTimedOut.
 
 // Wait describes what a blocking command waits for.
 type Wait struct {
@@ -32,9 +30,8 @@ type ReadyKey struct {
 	Type Type
 }
 
-// TakeReady returns the keys that became lists or sorted sets since the last call, in order. A key
-// may occur twice, and may have been deleted since. all means that a SWAPDB may have made any key ready. The
-// caller must serve blocked clients only after the whole command, transaction or script.
+// TakeReady returns, in order, the keys that became lists or sorted sets since the last call; all means any key. Serve blocked clients only
+// after the whole command, transaction or script.
 func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
 	keys, all = t.ready, t.swapped
 	t.ready, t.swapped = nil, false
@@ -46,8 +43,8 @@ func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 	c.Wait = &Wait{DB: c.DB, Keys: keys, Type: t, Timeout: timeout}
 }
 
-// firstOf returns the first of several keys that exists; ok is false if that key has another type than t. If Ctx.Ready is set,
-// firstOf considers only that key. If the client waits already (Ready or Waits), firstOf ignores keys of another type.
+// firstOf returns the first key that exists; if Ready is set, only that key counts. ok is false for another type, which a waiting client
+// skips instead.
 func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	for _, k := range keys {
 		if c.Ready != nil && !bytes.Equal(k, c.Ready) {

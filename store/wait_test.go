@@ -79,8 +79,7 @@ func TestNoWait(t *testing.T) {
 	}
 }
 
-// TestReadyKey: a command is run again because a key has become ready. It looks at no other key. If the key has another type by then,
-// the command goes on waiting.
+// TestReadyKey: a command that runs again looks at no other key, and goes on waiting if the key has another type.
 func TestReadyKey(t *testing.T) {
 	d := newTestDB(t)
 	d.do("RPUSH", "l1", "a")

@@ -132,8 +132,7 @@ var errFull = errors.New("store: the command writes too much")
 // writesVersion is the latest version of a write set.
 const writesVersion = 2
 
-// Version returns the lowest version of a log entry that can hold these writes. With the lowest version, a node with an older program
-// can go on until it meets an entry with a write that it does not know.
+// Version returns the lowest version that can hold these writes, because older nodes stop only at a higher one.
 func (w *WriteSet) Version() byte {
 	if w.newer {
 		return writesVersion
@@ -184,8 +183,7 @@ func (w *WriteSet) str(s string) {
 	w.buf = codec.AppendStr(w.buf, s)
 }
 
-// ErrCorrupt is the error of ApplyVersion for bytes that are not a write set. The node must then stop: if it
-// continued, its state would differ from that of other nodes.
+// ErrCorrupt means that ApplyVersion got no write set. The node must stop, or its state would differ from that of others.
 var ErrCorrupt = errors.New("store: corrupt write set")
 
 // decoder decodes the arguments of primitive writes.
@@ -219,9 +217,8 @@ func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 	return s.ApplyVersion(writesVersion, writes, seq, sink)
 }
 
-// ApplyVersion applies an encoded write set to the store. version is what WriteSet.Version has returned. seq is the sequence number of
-// the write set, which Entry.Changed then returns for every changed key. ApplyVersion passes messages to sink, which may be nil. The
-// store does not reference the bytes of writes afterwards.
+// ApplyVersion applies an encoded write set of the given version and number. sink, which may be nil, gets the messages. The store does not
+// keep writes.
 func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink) error {
 	d := newDecoder(writes)
 	t := committed{s: s, seq: seq, first: version < writesVersion}
@@ -266,8 +263,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
-				// The removal counts as a part of the key's last change. If WATCH found the key missing before that change, EXEC sees
-				// a change. If WATCH found the key already expired, EXEC sees none.
+				// An expiry counts as part of the key's last change: it changes nothing for a WATCH that found the key expired.
 				s.removals.note(db, s.dbs[db].remove(e), max(e.changed, s.swapped[db]))
 			}
 		}
@@ -312,8 +308,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opOrigin:
 		d.int() // the origin: only EachTouched uses it
 	case opConfig:
-		// A leader of version 0.1.0 accepts a parameter of forms.go, but does not follow it. A node that followed it would have
-		// other forms than the leader.
+		// Version 0.1.0 does not follow a parameter of forms.go, so neither does a node that applies its entries.
 		if name, value := d.Str(), d.Str(); !d.Bad && !(t.first && FormParam(name)) {
 			s.config = s.config.with(string([]byte(name)), string([]byte(value)))
 		}

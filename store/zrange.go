@@ -14,8 +14,8 @@ import (
 
 // zrange is a parsed range.
 type zrange interface {
-	// ranks returns the range of ranks in a set. If down is true, the caller walks the range from its end, and a range by rank counts
-	// from the last member. For a range by member, down matters only if the members of the set have different scores.
+	// ranks returns the range of ranks in a set. If down is true, the caller walks it backwards, and a range by rank counts from the last
+	// member.
 	ranks(z *SortedSet, down bool) (from, to int)
 }
 
@@ -80,8 +80,7 @@ func (r *lexSpan) empty() bool {
 	return a.open || b.open
 }
 
-// ranks walks the members of a small set as Redis does. A range by member has no meaning in a set with different scores; in the small
-// form, even such a set gives the same result as in Redis. In the large form it may give another result.
+// ranks walks a small set as Redis does, so that the result is the same even if scores differ.
 func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	n := z.Len()
 	if r.empty() || n == 0 || r.below(z.at(n-1)) || r.above(z.at(0)) {
@@ -133,9 +132,7 @@ func parseScoreEnd(arg []byte) (score float64, open, ok bool) {
 	return score, open, ok
 }
 
-// parseCDouble parses a number as C's strtod does for a caller that checks where the number ends, but not
-// errno: it skips leading blanks, stops at a NUL, accepts numbers out of range, and parses an empty text
-// as 0. It rejects NaN.
+// parseCDouble parses a number as C's strtod does: it skips leading blanks and stops at a NUL. It rejects NaN.
 func parseCDouble(s string) (float64, bool) {
 	s = cString(s)
 	if s == "" {

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// MaxLength is the largest value that Reader.Int accepts, and the length, in bytes, of the longest string that Stream.Bytes accepts: no
-// part of a message, an entry or a snapshot is longer.
+// MaxLength is the largest Reader.Int, and the longest string of Stream.Bytes in bytes. Messages, entries and snapshots have no longer
+// parts.
 const MaxLength = 1 << 30
 
 // AppendStr appends a string.
@@ -20,8 +20,7 @@ func AppendStr[S ~string | ~[]byte](buf []byte, s S) []byte {
 	return append(buf, s...)
 }
 
-// Reader reads fields from bytes in memory. The first fault sets Bad, which stays set, and later fields
-// are zero. The strings that it returns are parts of B, not copies.
+// Reader reads fields from bytes in memory. After a fault (Bad) all fields are zero. Strings are parts of B, not copies.
 type Reader struct {
 	B   []byte // the bytes that have not been read
 	Bad bool
@@ -50,8 +49,7 @@ func (r *Reader) Int() int {
 	return int(n)
 }
 
-// Count reads the number of the elements that follow. The argument least is the fewest bytes that an element takes. A number of
-// elements that cannot fit into the rest of the bytes is a fault.
+// Count reads the number of elements that follow. It is a fault if the rest is too short for elements of least bytes each.
 func (r *Reader) Count(least int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/least) {
@@ -95,8 +93,7 @@ func (r *Reader) Bytes() []byte {
 	return b
 }
 
-// Str is Bytes for a caller that needs a string. The string shares the memory of the bytes, which must not change while the string
-// is used.
+// Str is Bytes as a string, which shares the memory: these bytes must not change while the string is used.
 func (r *Reader) Str() string {
 	b := r.Bytes()
 	return unsafe.String(unsafe.SliceData(b), len(b))
@@ -108,8 +105,7 @@ type Stream struct {
 	Err error
 }
 
-// NewStream returns a Stream with a buffer of 64 KiB. If the argument is a bufio.Reader whose buffer is at least as large, the Stream
-// reads with this bufio.Reader.
+// NewStream returns a Stream with a buffer of 64 KiB, or with in if that is a bufio.Reader with as large a buffer.
 func NewStream(in io.Reader) *Stream { return &Stream{Reader: bufio.NewReaderSize(in, 1<<16)} }
 
 // Uvarint reads a number.

@@ -82,8 +82,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamAllocatesWhatArrives reads strings whose length is announced, but whose bytes do not come. Bytes returns no such string,
-// and allocates memory for no more than usual bytes.
+// TestStreamAllocatesWhatArrives: for announced bytes that do not come, Stream.Bytes allocates at most as many as the constant usual.
 func TestStreamAllocatesWhatArrives(t *testing.T) {
 	s := NewStream(bytes.NewReader(binary.AppendUvarint(nil, MaxLength+1)))
 	if b := s.Bytes(); b != nil || s.Err == nil {

@@ -6,11 +6,8 @@ import (
 	"strings"
 )
 
-// Match reports whether s matches a glob pattern, with Redis's rules. A star matches any run of
-// bytes, a question mark one byte, [a-z] a byte of the class, [^a-z] a byte outside the class. A
-// backslash, also in a class, makes the next byte literal. A class without a closing bracket ends
-// with the pattern. Only the empty pattern matches an empty s; not even a star does. A match that needs too many steps (see
-// globSteps and globMost) fails.
+// Match reports whether s matches a glob pattern, by Redis's rules: an empty s matches only the empty pattern. A match that needs too many
+// steps fails (globSteps, globMost).
 func Match(pattern, s string) bool {
 	ok, _ := MatchSteps(pattern, s)
 	return ok
@@ -37,23 +34,19 @@ func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, true, limit)
 }
 
-// globSteps limits the steps of one match: a match may make globSteps steps for each byte of s, and globSteps*globSteps more. Only
-// patterns with long runs of question marks or classes need more, and only an attacker writes such patterns.
+// globSteps limits a match to globSteps steps for each byte of s, plus globSteps*globSteps. Only an attacker's patterns need more.
 const globSteps = 64
 
-// globMost also limits the steps of one match: a match may make one step for each byte of s, and globMost more, which take some 20 ms.
+// globMost also limits a match: to a step for each byte of s plus globMost, some 20 ms.
 const globMost = 4 << 20
 
-// globLook is the number of bytes of a class, of stars, or of literal text that are read in one step.
-// globSearch is the number of bytes that are read in one step of a search for literal text.
+// A step reads globLook bytes of a pattern, or searches globSearch bytes for a literal text.
 const (
 	globLook   = 4
 	globSearch = 16
 )
 
-// globMatch backtracks to the last star only: a longer run of an earlier star can never match more
-// than a longer run of the last star. It searches for the literal text behind a star as a whole. A match
-// that needs more steps than the length of s allows, or more than limit, fails.
+// globMatch backtracks to the last star only: a longer run of an earlier star can never match more.
 func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	p, i := 0, 0
 	star, from := -1, 0 // where the pattern continues after the last star, and where the run of that star ends in s
@@ -110,8 +103,7 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear cuts the end of a pattern off. Behind index p it keeps only as many bytes as a match can read in left+1 steps. So a match
-// that reads up to the cut has made too many steps.
+// globNear cuts off what a match cannot read behind index p in left+1 steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }
@@ -170,8 +162,7 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	return min(p+1, len(pattern)), ok != negated
 }
 
-// globRange reports whether c is in the range from a to b. It compares bytes as C's signed char, so
-// that a range from ASCII to 0x80 and beyond contains the same bytes as in Redis.
+// globRange reports whether c is in the range from a to b, as C's signed char like in Redis.
 func globRange(a, b, c byte, fold bool) bool {
 	if int8(a) > int8(b) {
 		a, b = b, a

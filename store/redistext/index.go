@@ -2,9 +2,8 @@ package redistext
 
 import "strings"
 
-// Index is strings.Index for two strings that a client may choose. Its cost grows with the sum of their lengths, never with
-// the product, and it allocates no memory. About every indexPiece bytes, and at its end, it calls the function work with the
-// number of bytes that it has read since the last call. The function may panic to end the search.
+// Index is strings.Index for strings that a client may choose: its cost is linear, and it allocates nothing. It calls work about every
+// indexPiece bytes, and at its end, with the bytes read since. work may panic to end the search.
 func Index(s, text string, work func(read int)) int {
 	f := finder{text: text, left: indexPiece, work: work}
 	at := f.index(s)
@@ -15,8 +14,7 @@ func Index(s, text string, work func(read int)) int {
 const (
 	indexPiece = 64 << 10
 
-	// shortText is the length from which a text is too long for strings.Index, which may then compare the whole text at every byte
-	// of the searched string. A shorter text costs at most some four comparisons of 16 bytes for each of these bytes.
+	// A text of shortText bytes or more is too long for strings.Index, which may compare the text at every byte.
 	shortText = 64
 
 	// The search for a single byte is faster than other reads, so bytesInRead bytes that it passes count as one byte read.
@@ -26,10 +24,8 @@ const (
 	attempt = 16
 )
 
-// finder searches for one text. For a long text it uses the two-way algorithm of Crochemore and Perrin: it divides the text at a
-// cut and compares the part behind the cut first. If a byte of that part differs, the finder moves the text so far that the cut is
-// just behind the differing byte of the searched string. If a byte before the cut differs, the finder moves the text by a whole
-// period.
+// finder searches for one text. For a long text it uses the two-way algorithm of Crochemore and Perrin, which compares the part behind a
+// cut first.
 type finder struct {
 	text string
 	left int            // bytes that may still be read; if work is nil, the search ends when left is negative
@@ -40,8 +36,7 @@ type finder struct {
 	keep   int // how many bytes at the start of the text are known to match after that move
 }
 
-// within returns the index of the text in s, or -1. The result made is the number of steps, of globSearch bytes each, that the search
-// has made. The parameter steps limits this number: if made > steps, the search has ended early.
+// within returns the index of the text in s, or -1. It ends early when made, in steps of globSearch bytes, exceeds steps.
 func (f *finder) within(s string, steps int) (at, made int) {
 	most := max(steps, 0) * globSearch
 	f.left = most
@@ -73,7 +68,7 @@ func (f *finder) spend(read int) bool {
 	return f.left >= 0
 }
 
-// short searches for a short text. It finds the first byte of the text, then looks for the text in the next part of s, and so on.
+// short searches for the first byte of a short text, then for the text in the next part of s, and so on.
 func (f *finder) short(s, text string) int {
 	const part = 1024
 	for from := 0; ; {
@@ -180,8 +175,7 @@ func (f *finder) divide() bool {
 	return true
 }
 
-// suffix returns where the greatest suffix of the text begins, and the period of that suffix. Bytes compare in their order or, if
-// reverse is true, in the reverse order. ok is false if the search must end.
+// suffix returns the place and the period of the greatest suffix of the text. ok is false if the search must end.
 func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
 	const looks, part = 2, 256 // a comparison of two bytes counts as looks bytes read
 	text := f.text

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// killers returns, by name, pairs of a text and a string of about n bytes in which the text does not occur. For such a pair,
-// strings.Index or a simpler search takes time that grows with the square of n.
+// killers returns pairs of a text and a string without it, of about n bytes, for which simple searches take quadratic time.
 func killers(n int) map[string][2]string {
 	unit := "b" + strings.Repeat("a", 15)
 	units := strings.Repeat(unit, n/len(unit))
@@ -27,8 +26,7 @@ func killers(n int) map[string][2]string {
 	}
 }
 
-// The client chooses both strings of a search. So the number of bytes that Index reads must grow only in proportion to their lengths.
-// Index also reports the bytes in small parts, so that the search can be ended.
+// TestIndexReadsBoundedly: Index reads in proportion to the lengths of both strings, and reports the bytes in small parts.
 func TestIndexReadsBoundedly(t *testing.T) {
 	const n = 1 << 20
 	for what, pair := range killers(n) {

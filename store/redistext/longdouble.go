@@ -2,12 +2,9 @@ package redistext
 
 import "math/big"
 
-// Redis adds the numbers of INCRBYFLOAT and HINCRBYFLOAT as C long doubles. It stores the sum with
-// 17 decimals, without trailing zeros. The results show the type's precision, so a float64 is not
-// enough: 0.1 + 0.2 must become 0.3. On x86-64 a long double has a 64-bit significand and a 15-bit
-// exponent. A big.Float of precision 64, which rounds to nearest even, gives the same sums for all
-// numbers that are not subnormal; a subnormal number is zero in 17 decimals. Only the ends of the
-// exponent range need a check.
+// Redis adds the numbers of INCRBYFLOAT and HINCRBYFLOAT as C long doubles, and stores 17 decimals: 0.1 + 0.2 becomes 0.3. A big.Float of
+// precision 64 gives the same sums as a long double of x86-64, which has a 15-bit exponent. Only the ends of the exponent range need a
+// check.
 const (
 	LongDoublePrec   = 64
 	longDoubleMaxExp = 16384  // finite numbers are below 2^16384
@@ -17,8 +14,7 @@ const (
 	longDoubleMaxDigits = 5000 // numbers from 10^5000 up, or below 10^-5000, are out of the range of the type
 )
 
-// ParseLongDouble parses a number as strtold does, but rejects leading blanks and NaN. It also rejects
-// a number that is too large or too small for the type; infinity is allowed.
+// ParseLongDouble parses a number as strtold does, but rejects leading blanks, NaN and finite numbers out of range.
 func ParseLongDouble(s string) (*big.Float, bool) {
 	if len(s) > longDoubleMaxLen {
 		return nil, false

@@ -7,9 +7,7 @@ import (
 	"unsafe"
 )
 
-// Number holds the parts of a number that ScanNumber has split. ScanNumber accepts what C's strtod and strtold
-// accept, except leading blanks and NaN: an optional sign, then inf, infinity, or decimal or hexadecimal
-// digits with an optional point and exponent.
+// Number holds the parts of a number from ScanNumber, which accepts what C's strtold accepts, except leading blanks and NaN.
 type Number struct {
 	Neg, Inf, Hex bool
 	Digits        string // the digits without the point and without leading zeros

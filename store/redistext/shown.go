@@ -2,8 +2,7 @@ package redistext
 
 import "fmt"
 
-// Redis's slow log shows at most ShownArgs arguments of a command, and at most ShownArgBytes bytes of each. If a command has more
-// arguments, a note takes the place of the last one shown, and says how many arguments are missing.
+// Redis's slow log shows at most ShownArgs arguments of a command (the last may be a note), and ShownArgBytes bytes of each.
 const (
 	ShownArgs     = 32
 	ShownArgBytes = 128

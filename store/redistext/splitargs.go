@@ -27,9 +27,8 @@ func CheckArgs(line []byte) bool {
 	}
 }
 
-// CutArg cuts the first word off a line, as Redis's sdssplitargs does. Blanks separate words. The result raw is the word, still with
-// its quotes and escapes (Unquote). It is a part of the line, so CutArg takes no memory. more is false if the line has no word. ok is
-// false if a quoted part of the word has no end, or if anything but a blank or the end of the line follows the closing quote.
+// CutArg cuts the first word off a line, as Redis's sdssplitargs does. raw still has quotes and escapes (Unquote). ok is false if a quoted
+// part does not end, or does not end the word.
 func CutArg(line []byte) (raw, rest []byte, more, ok bool) {
 	from := 0
 	for from < len(line) && IsBlank(line[from]) {
@@ -66,8 +65,7 @@ func quotedEnd(line []byte, i int) int {
 	return -1
 }
 
-// Unquote returns a copy of a word from CutArg without its quotes and escapes. In "…" the escapes \n \r \t \b \a \xHH have their
-// meaning, and any other escaped byte stands for itself; in '…' only \' is an escape.
+// Unquote returns a copy of a word from CutArg without its quotes and escapes.
 func Unquote(raw []byte) []byte {
 	at := bytes.IndexAny(raw, `"'`)
 	if at < 0 {
@@ -91,8 +89,7 @@ func Unquote(raw []byte) []byte {
 	return arg
 }
 
-// unescape decodes the escape at the start of s, which is the rest of the line after a backslash. It also returns the length
-// of the escape without the backslash.
+// unescape decodes the escape at the start of s, which lacks the backslash, and returns the length of the escape in s.
 func unescape(s []byte) (byte, int) {
 	switch s[0] {
 	case 'n':

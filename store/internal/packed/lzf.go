@@ -63,9 +63,8 @@ func (w *lzfWriter) copy(offset, length int) {
 	w.beginRun()
 }
 
-// lzfMatch returns how many bytes at the beginning of its two arguments are equal; the first three must be. The limit of the result
-// is MaxMatch or len(in)-2, whichever is less. If the limit is higher than sixteen, lzfMatch compares the sixteen bytes after the
-// first three without a check of the limit, as Redis does. So the result may exceed the limit.
+// lzfMatch returns how many bytes at the start of ref and in are equal; the first three must be. The result may exceed its limit, MaxMatch
+// or len(in)-2, because sixteen bytes are compared without a check, as in Redis.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, MaxMatch)
 	length := 3
@@ -85,9 +84,8 @@ func lzfMatch(ref, in []byte) int {
 // Table maps the hash of three bytes to the last index at which Compress has recorded bytes with this hash; 0 means none.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses the bytes of its first argument. ok is false if the result would not be at least four bytes shorter, or would
-// have more bytes than the limit most. As in Redis, ok is also false for some results that would just fit. Compress resets table, so that
-// the caller can use one table for many calls.
+// Compress compresses in. ok is false if it would not save four bytes, would exceed most bytes or, as in Redis, sometimes if it just fits.
+// Calls may share a table.
 func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
 	limit := min(len(in)-4, most)
