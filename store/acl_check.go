@@ -38,7 +38,7 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check makes other clients wait, so its steps are limited. A step is about one comparison of a name with a pattern.
+// A check makes other clients wait, so its steps are limited. A step is a binary search, a comparison, or a step of redistext.MatchSteps.
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32
@@ -150,12 +150,12 @@ func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool 
 	return s.channelSet.find(channel) != nil
 }
 
-// MayListen reports whether a selector allows a channel. A pattern must equal an allowed one, unless all channels are allowed.
+// MayListen reports whether some selector allows a channel or, if pattern is true, a pattern (channelAllowed).
 func (u *User) MayListen(channel string, pattern bool) bool {
 	return u.MayListenToAll([][]byte{stringBytes(channel)}, pattern)
 }
 
-// MayListenToAll is MayListen for several channels. It returns false if they take more steps than one check may.
+// MayListenToAll is MayListen for several channels, within the steps of one check.
 func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	left := checkSteps(len(channels))
 	for _, channel := range channels {
@@ -213,7 +213,7 @@ func (u *keyUse) places(yield func(int) bool) {
 	}
 }
 
-// keyUses appends a keyUse for each key spec, or returns nil for malformed arguments: the command itself reports their error.
+// keyUses appends a keyUse for each key spec. It returns nil for malformed arguments, whose error the command itself reports.
 func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	for i := range c.Keys {
 		spec := &c.Keys[i]
@@ -229,7 +229,7 @@ func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	return uses
 }
 
-// KeyFlags returns the flags of a key spec for these arguments: whether SET and BITFIELD read and write depends on their options.
+// KeyFlags returns the flags of a key spec for these arguments, which decide whether SET and BITFIELD read and write.
 func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	if spec.Flags&KeyVariable == 0 {
 		return spec.Flags

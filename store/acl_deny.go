@@ -24,8 +24,8 @@ const (
 // String returns the context as ACL LOG writes it.
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
-// Authorize checks again what the client's node has checked, perhaps with an outdated user table. It sets c.User; nil may do everything.
-// The argument user is "", Anonymous, SystemUser or a result of CallName; users is the version of that node's user table, or 0.
+// Authorize checks again what the client's node has checked, perhaps with an outdated user table (of version users, 0 if unknown). It sets
+// c.User; nil may do everything. The argument user is "", Anonymous, SystemUser or a result of CallName.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -68,8 +68,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// maxDenied limits the refusals of one command, script or transaction in the ACL log; maxObject limits the bytes of a refused key or
-// channel.
+// maxDenied limits the refusals of one call in the ACL log; maxObject limits the bytes of a refused key or channel.
 const (
 	maxDenied = 128
 	maxObject = 64 << 10

@@ -161,7 +161,7 @@ func (s *selector) channelRules() []string {
 	return list
 }
 
-// commandRules finds a short list of rules for the selector's commands, as Redis does: +@all or -@all, categories, single commands.
+// commandRules finds a short list of rules for the selector's commands, as Redis does.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
 	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but in the chosen categories as list[0] sets them
@@ -195,7 +195,7 @@ func (s *selector) commandRules(a *aclTable) []string {
 }
 
 // bestCategory returns the category, not in done, whose rule is wrong about the fewest commands, then right about the most; -1 if no rule
-// is more often right than wrong. If add is true, rules allow, otherwise they forbid.
+// is more often right than wrong.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {

@@ -91,8 +91,8 @@ func (p *aclFile) line(number int, words []string) {
 	p.users = append(p.users, u.seal())
 }
 
-// FormatACLFile writes users as an ACL file, whose format has no quotes. If ok is false, wrong is a user whom the format cannot represent,
-// or "" if all users together are too many.
+// FormatACLFile writes users as an ACL file. If ok is false, wrong is a user whom the format, which has no quotes, cannot represent, or ""
+// for too many users.
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
 	line := func(u *User) string { return fmt.Sprintf("user %s %s\n", u.Name, lineOf(u.Rules())) }
@@ -122,7 +122,7 @@ func (u *User) Packed() string { return encodeRules(u.Rules()) }
 // PackedUser is a user as a node sends it to the leader.
 type PackedUser struct{ Name, Rules string }
 
-// ReplaceUsers replaces all users, but keeps the default user if the new ones lack it. Redis would let everybody in instead.
+// ReplaceUsers replaces all users. If the new ones lack the default user, that user stays; Redis would let everybody in instead.
 func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) (refusal Error) {
 	stay := map[string]bool{}
 	for _, u := range users {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzACLRules: a refused rule leaves the user as it was. ACL LIST and the log describe users with exactly their rights.
+// FuzzACLRules: a refused rule changes nothing. ACL LIST and the log describe a user exactly.
 func FuzzACLRules(f *testing.F) {
 	for _, rules := range []string{
 		"on\x00>secret\x00~app:*\x00+get\x00+@write\x00-del", "reset\x00allkeys\x00&ch*\x00+@all\x00-@dangerous", "nopass\x00%R~a*\x00%RW~b\x00%W~c\x00+config|get\x00-config|set",

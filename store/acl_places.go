@@ -6,7 +6,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// places maps the names in a list to their indices, because one ACL SETUSER may give very many. find fills it, seal drops it.
+// places maps the names in a list to their indices: one ACL SETUSER may give very many names.
 type places map[string]int
 
 // find returns the index of a name in a list of n names; the function nth returns the name at an index.

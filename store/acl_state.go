@@ -25,8 +25,7 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
-// Estimated bytes of a user, a rule and a further selector, without texts. Texts of parsed rules take copiesOfRules times as much as packed
-// ones.
+// Estimated bytes of a user, a rule and a further selector, without texts. The texts of parsed rules take copiesOfRules times as much.
 const (
 	accountSize   = 512
 	ruleSize      = 48
@@ -64,8 +63,7 @@ type accounts struct {
 	size    int64    // bytes of all accounts, a part of the data size
 	gone    []string // names that the same write set (see version) deleted, even if it created them again later
 
-	// deleted maps a user's name to the last write set that deleted it; deletions up to the write set forgotten are unknown. Neither field
-	// is replicated.
+	// deleted maps a user's name to the last write set that deleted it. Deletions up to the write set forgotten are unknown.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -183,8 +181,7 @@ type ACLEnv struct {
 	Users []PackedUser
 }
 
-// Initial returns the default user while the state has none. After a change of users (version > 0), the node's file no longer counts,
-// because other nodes do not know it.
+// Initial returns the default user while the state has none. After a change of users (version > 0), the node's file no longer counts.
 func (e *ACLEnv) Initial(table *Table, version uint64) *User {
 	for _, u := range e.Users {
 		if u.Name == DefaultUser && version == 0 {
@@ -327,8 +324,8 @@ func (t *Txn) AccountsVersion() uint64 {
 // paramFlagPassword is a cluster parameter: the hash of the default user's password that came from a node's flag.
 const paramFlagPassword = "requirepass-of-a-flag"
 
-// EstablishPassword gives the default user the password from a node's flag (hash), or that of the leader's own flag, unless the state has
-// an account of this user. If the only node of a cluster starts again (again), hash also replaces the password of its earlier flag.
+// EstablishPassword gives the default user the password hash, or rather that of the leader's own flag, unless the state has an account of
+// this user. When a cluster's only node starts again (again), hash also replaces the password that an earlier flag has set.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {

@@ -221,7 +221,7 @@ func TestAuthorizeIsFree(t *testing.T) {
 	}
 }
 
-// TestEstablishPassword: a flag sets the default user's password if nobody has changed that user. Only a lone node's later flag replaces
+// TestEstablishPassword: a flag sets the default user's password if nobody has changed that user. Only a later flag of a lone node replaces
 // it.
 func TestEstablishPassword(t *testing.T) {
 	first, second, third := HashPassword([]byte("1")), HashPassword([]byte("2")), HashPassword([]byte("3"))

@@ -11,8 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Users follow Redis's acl.c. The first selector, the root, always exists. A single selector must allow a command with all keys and
-// channels.
+// Users follow Redis's acl.c. A single selector must allow a command with all its keys and channels.
 
 const (
 	// DefaultUser is the user of connections that have not authenticated.

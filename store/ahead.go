@@ -46,7 +46,7 @@ func (a *Ahead) Add(cmd *Command, args [][]byte, db int) {
 	}
 }
 
-// ReadAhead looks up the collected keys of large databases side by side, and empties a. It returns how many of them exist.
+// ReadAhead looks up the collected keys of large databases side by side, and empties a. The result is how many exist.
 func (t *Txn) ReadAhead(a *Ahead) (found int) {
 	n := 0
 	for _, k := range a.keys[:a.n] {

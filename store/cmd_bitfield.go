@@ -229,8 +229,8 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	// A negative value of an unsigned type stands for a value above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// With 64 bits, high-base can overflow, so test only sums that can exceed the limit. With fewer bits, it overflows only for a base far
-	// below the type's range: Redis then also calls the sum too high.
+	// With 64 bits, high-base can overflow: test only sums that can exceed the limit. With fewer bits, it overflows for some illegal bases,
+	// and calls the sum too high, as Redis does.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

@@ -137,7 +137,7 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
 			// deadline.
 			at = max(at, c.graced(e))
-			// A lease that this write set has granted has no grace yet. The new deadline counts as a lease, too: a late reply must move it.
+			// A lease that this write set has granted has no grace yet: if its reply is late, the leader must move the new deadline, too.
 			c.leases = c.leases || e.deadline != 0 && e.leased == c.seq
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)

@@ -213,7 +213,7 @@ type sortItem struct {
 	score  float64
 }
 
-// sortFirst returns the first n elements in order; ok is false if a weight is not a number. It keeps little more than n.
+// sortFirst returns the first n elements in order. ok is false if a weight is no number. Few more than n are in memory.
 func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool) {
 	items, ok = make([]sortItem, 0, min(e.elems.Len(), n+n/4+sortSpare)), true
 	e.each(func(value string) bool {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestCommandsDoNotPeek: commands use Lookup, which records expired keys: a key that a reply called missing must not come back
-// (ExpireSeen).
+// TestCommandsDoNotPeek: commands use Lookup, which records expired keys for ExpireSeen, because a reply may call them missing.
 func TestCommandsDoNotPeek(t *testing.T) {
 	files, err := filepath.Glob("cmd_*.go")
 	if err != nil || len(files) < 10 {

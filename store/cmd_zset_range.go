@@ -138,7 +138,7 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the members in the range, in the order of the reply. ok is false if there are more than most.
+// of returns the members in the range, in the order of the reply. ok is false if there are more than the argument most.
 func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset

@@ -93,7 +93,7 @@ const (
 //   - If NumKeys is set: behind the argument with this index, which is their number.
 //   - Otherwise the other arguments decide.
 //
-// If Find is set, it returns the positions. Then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.
+// Find, if set, returns the positions; only COMMAND INFO and Ahead.Add then use the other fields.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -274,8 +274,8 @@ func (t *Table) Lookup(name []byte) *Command {
 	return t.byName[string(buf[:len(name)])]
 }
 
-// Resolve finds the command or subcommand that args name. For an unknown or missing subcommand, cmd is the container, and ok reports
-// whether the container can run with these arguments.
+// Resolve finds the command or subcommand that args name. Otherwise cmd is nil or the container, and ok means that the container can run
+// alone.
 func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	cmd = t.Lookup(args[0])
 	if cmd == nil || len(cmd.Sub) == 0 {

@@ -113,7 +113,7 @@ func TestRowsEqualRedis(t *testing.T) {
 	}
 }
 
-// recordRow describes a row as a recordedRow, without the ACL categories that follow from the flags and the group.
+// recordRow describes a row as a recordedRow, with only some of the ACL categories: most follow from the flags and the group.
 func recordRow(c *Command) recordedRow {
 	r := recordedRow{
 		Name: c.FullName(), Arity: c.Arity, Flags: flagNames(c.Flags, commandFlagNames), ACL: []string{},

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCopiedValuesAreTold: the brake learns what a small write copies, at evaluation, and at Apply besides a snapshot.
+// TestCopiedValuesAreTold: the brake learns what a small write copies, at evaluation, and at Apply while a snapshot shares the data.
 func TestCopiedValuesAreTold(t *testing.T) {
 	const large = 1 << 20
 	bits := string(make([]byte, large))

@@ -2,8 +2,7 @@ package store
 
 import "unsafe"
 
-// A small write may copy a large value, once in the Txn and once in Apply. A snapshot being written keeps a third copy, for which a node
-// may lack the memory.
+// A small write may copy a large value, in the Txn and in Apply, while a snapshot keeps a third copy: too much for some nodes.
 
 // copyStep is the least number of bytes that are copied between two calls of the function that Brake has set.
 const copyStep = 256 << 10
@@ -11,8 +10,8 @@ const copyStep = 256 << 10
 // treeCopy is about how many bytes a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
-// Brake sets a function that is called before data is copied, once copyStep bytes have come together. bytes counts them, the next copy
-// included. The function may wait for memory, but must not use the store.
+// Brake sets a function that is called before data is copied, once copyStep bytes have come together. The argument bytes counts them. The
+// function may wait for memory, but must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
 // copying counts bytes that are about to be copied, and calls the brake for every copyStep bytes or more.

@@ -4,8 +4,8 @@ import (
 	"math"
 )
 
-// deadlines holds the keys of a database that have a deadline, in an unordered bucket for each period. Most locks are released early, so
-// the exact order is rarely needed.
+// deadlines holds the keys of a database that have a deadline, in unordered buckets: most locks are released early, so their order rarely
+// matters.
 type deadlines struct {
 	periods *tree[period] // the first period, if any, begins at math.MinInt64
 	size    int
@@ -17,7 +17,7 @@ type period struct {
 	*bucket
 }
 
-// bucket holds the keys of a period; an empty bucket is removed. Removals do not narrow [low, high].
+// bucket holds the keys of a period, with deadlines in [low, high], which removals do not narrow. An empty bucket is removed.
 type bucket struct {
 	entries   []*Entry // the index of an entry is its seat plus a multiple of maxSeats
 	low, high int64

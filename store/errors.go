@@ -210,7 +210,7 @@ func oneLine(s string) string {
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// ShortLimit tells in an error that earlier work had used a tenth or more of the time limit full (0: no limit), or returns "".
+// ShortLimit returns a sentence, for an error, if earlier work had used a tenth or more of the time limit full; 0 means no limit.
 func ShortLimit(full, had time.Duration) string {
 	if full == 0 || had > full-full/10 {
 		return ""

@@ -62,7 +62,7 @@ func parseEvents(value string) (set eventClass, ok bool) {
 	return set, true
 }
 
-// CanonicalEvents converts a value of notify-keyspace-events to the form of CONFIG GET. As in Redis, A replaces n there.
+// CanonicalEvents converts a value of notify-keyspace-events to the form of CONFIG GET. If that has A, it lacks n, as in Redis.
 func CanonicalEvents(value string) (canonical string, ok bool) {
 	set, ok := parseEvents(value)
 	if !ok {

@@ -9,11 +9,11 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// lookAtDue limits ExpireDue to lookAtDue*limit keys of each database: any number may be in their grace.
+// lookAtDue limits ExpireDue to lookAtDue*limit keys of each database: any number of keys may be in their grace.
 const lookAtDue = 20
 
-// ExpireDue deletes up to limit keys whose deadline and grace have passed, with names of up to longest bytes, until the deletions take the
-// given bytes.
+// ExpireDue deletes up to limit keys, of at most longest bytes, whose deadline and grace have passed, until the deletions take the given
+// bytes.
 func (t *Txn) ExpireDue(limit, bytes, longest int) (deleted int) {
 	from := t.ws.Size()
 	var due []*Entry
@@ -59,8 +59,8 @@ func (t *Txn) swapSeen(a, b int) {
 	}
 }
 
-// ExpireSeen deletes the keys that foundDead has recorded: under a next leader whose clock is behind, they must not exist again. Keys
-// beyond the given bytes are forgotten.
+// ExpireSeen deletes the keys that foundDead has recorded, as far as bytes suffices: a next leader whose clock is behind must not find them
+// again.
 func (t *Txn) ExpireSeen(bytes int) {
 	from := t.ws.Size()
 	for _, x := range t.seen {

@@ -2,8 +2,8 @@ package store
 
 import "unsafe"
 
-// A compact form is searched from its start, which is fastest for a few elements. But there may be MaxCompact of them, and a request may
-// search 100,000 times. So after some searches in one collection, a finder makes an index.
+// A compact form is searched from its start, which is fast for a few elements. But there may be MaxCompact of them, and a request may
+// search 100,000 times. So after some searches, a finder makes an index.
 
 const (
 	// fewElements is the largest number of elements without an index: to search so many takes less than a microsecond.
@@ -23,8 +23,8 @@ const (
 	scoredBytes = int64(unsafe.Sizeof(Scored{}))
 )
 
-// finder finds elements of one compact collection. Until it searches another, only methods that get it may change these elements. A nil
-// finder has no index.
+// finder finds elements of one compact collection. Until it searches another, only methods that get it may change these. A nil finder has
+// no index.
 type finder struct {
 	hash   *Hash
 	set    *SortedSet

@@ -17,8 +17,7 @@ func fieldLess(a, b Field) bool {
 	return a.Name < b.Name
 }
 
-// Hash is the value of a hash key: a slice in the order of insertion, as in Redis's replies, or a copy-on-write tree in the order of field
-// hashes, for HSCAN.
+// Hash is the value of a hash key: a slice in the order of insertion, as Redis replies, or a tree in hash order for HSCAN.
 type Hash struct {
 	small []Field
 	big   *fieldTree

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// index holds the keys of a database in the order of their hashes, as a trie whose branches are directories as in extendible hashing (Fagin
-// et al., TODS 1979). Hashes are spread evenly, so a lookup reads fewer cache lines than in a search tree.
+// index holds the keys of a database in the order of their hashes, as a trie of directories as in extendible hashing (Fagin et al., TODS
+// 1979). Hashes are spread evenly, so a lookup reads few cache lines.
 //
 // A node that a frozen index shares is copied before a change.
 type index struct {
@@ -208,8 +208,7 @@ func (n *node) insert(at int, s slot) {
 	n.slots = slices.Insert(n.slots, at, s)
 }
 
-// part splits the full leaf n.kids[place] or, if n has no bits left (branchDepth), puts a branch above it. The path to the leaf has used
-// hash bits.
+// part splits the full leaf n.kids[place] or, if n has no bits left, puts a branch above it. The argument used is the leaf's depth in bits.
 func (x *index) part(n *node, place int, used uint8) {
 	leaf := n.kids[place]
 	if leaf.bits == branchDepth {

@@ -64,8 +64,8 @@ var keeping = map[string]struct {
 	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 
-// TestOnlyADeadlineMovesADeadline: a command that sets no deadline keeps or deletes existing ones. A kept deadline keeps the number of its
-// write set.
+// TestOnlyADeadlineMovesADeadline: a command that sets no deadline deletes existing ones, or keeps them with the numbers of their write
+// sets.
 func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 	for _, cmd := range Commands() {
 		if cmd.Flags&Write == 0 {

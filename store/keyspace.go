@@ -267,8 +267,7 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 // LastLease returns the sequence number of the last write set that gave a key a deadline, after Restore the highest in the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
 
-// Newest returns the highest sequence number in the records of the restored snapshot. Only in a handmade snapshot can it exceed the number
-// of write sets.
+// Newest returns the highest sequence number in the records of the restored snapshot.
 func (s *Store) Newest() uint64 { return s.newest }
 
 // Expired returns the number of keys that were deleted because they had expired.

@@ -30,8 +30,7 @@ type deadlineVisitor struct {
 	wipe func(db int)
 }
 
-// visitDeadlines tells v the writes that affect deadlines. It omits expiries and removals of last elements, and ends at an unknown
-// operation.
+// visitDeadlines tells v the writes that affect deadlines, except expiries and removals of last elements. It ends at an unknown operation.
 func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	db := from.db
 	d := newDecoder(writes[from.at:to.at])
@@ -81,8 +80,8 @@ func (l *leases) put(db int, key string, deadline int64) {
 	}
 }
 
-// follow records the deadlines that a part of a write set sets, if counts agrees; at is where the write begins. Records move, and are
-// copied, with their keys.
+// follow records the deadlines that part of a write set sets, if counts agrees; at is the write's beginning. Records follow moved and
+// copied keys.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
 		set: func(at, db int, key string, deadline int64) {
@@ -113,8 +112,8 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys that get a deadline between from and to and have one at end, with names, databases and deadlines as at end.
-// It may also contain a key that has lost its last element. The names share memory with writes.
+// LeasedBetween lists the keys that get a deadline between from and to and have one at end, as they are at end. A key that has lost its
+// last element may be among them. The names share memory with writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
@@ -125,8 +124,8 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 type Span struct{ From, To Mark }
 
 // Leased lists the keys that have a lease after a write set: a deadline set within one of the spans, which must be in order, or a deadline
-// of anew. It follows its key to another name or database, and to a copy. The same deadline may be set again without an end of the lease,
-// as KeepString does for version 0.1.0. The names share memory with writes.
+// of anew. A lease follows its key to another name or database, and to a copy. To set the same deadline later does not end a lease:
+// KeepString does so for version 0.1.0. The names share memory with writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {
@@ -168,7 +167,7 @@ func (t *Txn) TakeLeases() bool {
 	return asked
 }
 
-// Lengthen moves a deadline that the write set seq has set by ms milliseconds, unless it passed more than ms (or 0) ago.
+// Lengthen moves a deadline that the write set seq has set by ms milliseconds, unless the deadline passed more than max(ms, 0) ago.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
 	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
@@ -178,8 +177,8 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 }
 
 // Renew lets a lease count from now, because its owner receives the reply only now. The lease was requested at the lease time at; k is its
-// key after the write set seq, which granted it (k.Deadline is 0 if seq also took the key away). alive is false if the key is gone, or may
-// be another one.
+// key after the write set seq, which granted it (k.Deadline is 0 if seq also removed or replaced the key). alive is false if the key is
+// gone, or may be another one.
 //
 // Renew sets the deadline to until: the end of a lease from now or, if later, the present deadline with its grace. If a later command has
 // removed the deadline or made it earlier, Renew does not set it.
@@ -190,8 +189,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// The deadline is set even if it is late enough: if this reply is late, too, the leader lengthens only deadlines of this write set.
-		// It must contain the grace of the present deadline.
+		// Set even a deadline that is late enough: if this reply is late, too, the leader lengthens only deadlines of this write set. The
+		// new deadline contains the grace of the old one.
 		until = max(t.graced(e), until)
 		t.SetDeadline(k.DB, stringBytes(k.Key), until)
 	}

@@ -104,8 +104,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. It spreads the elements of the smallest range of 2^k positions that has at most (4/3)^k elements, or
-// all elements. In the long run an insertion moves O(log n) elements.
+// widen makes a gap before index i: it spreads the elements of the smallest surrounding range of 2^k positions with at most (4/3)^k
+// elements, or all elements. In the long run an insertion moves O(log n) elements.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()

@@ -8,8 +8,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// MemberSet is the value of a set key: a slice of a few integers, ascending as in Redis's replies, or a copy-on-write tree in the order of
-// member hashes, for SSCAN.
+// MemberSet is the value of a set key: a slice of few integers, ascending as Redis replies, or a tree in hash order for SSCAN.
 type MemberSet struct {
 	ints []int64
 	tree *tree[member] // nil in the integer form

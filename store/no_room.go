@@ -5,14 +5,12 @@ import (
 	"time"
 )
 
-// When the data or its directory is at its limit, NoRoom refuses commands that may add data. Commands that Redis never refuses, and scripts
-// that have begun to write or declare "allow-oom", may still use the reserve (Overrun).
-//
-// Releases and renewals of locks must go on: NoRoom allows commands that set again what is there (replaces), and a part of the reserve is
-// only for keys that expire soon (temporary).
+// When the data or its directory is at its limit, NoRoom refuses commands that may add data, but not those that set again what is there
+// (replaces), because renewals of locks must go on. Writes that are not refused may use the reserve (Overrun), a part of which is only for
+// keys that expire soon (temporary).
 
-// The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. The last of its releaseShare parts is only for
-// keys that expire within temporaryFor, as some clients create them to release a lock.
+// The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. Its last quarter (releaseShare) is for keys
+// that expire within temporaryFor: some clients release a lock with them.
 const (
 	reserveShare = 16
 	releaseShare = 4
@@ -23,8 +21,8 @@ const (
 // false.
 const mostTemporary = 8
 
-// NoRoom refuses a command that may add data when there is no room, except those of countsOnly and replaces: clients renew and release
-// locks with them.
+// NoRoom refuses a command that may add data when there is no room, except countsOnly and replaces, by which clients renew and release
+// locks.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() || c.replaces() {
 		return Reply{}, false
@@ -56,7 +54,7 @@ func (c *Ctx) OverrunSoFar() Error {
 // grows reports whether the data has grown. Users of an ACL file do not count.
 func (c *Ctx) grows() bool { return c.size > c.from.size && !c.from.users }
 
-// fitsReserve reports whether the data fits its limit plus some quarters of the reserve. If the data directory is full, its reserve counts
+// fitsReserve reports whether the data fits its limit plus the given quarters of the reserve. For a full data directory, its reserve counts
 // likewise.
 func (t *Txn) fitsReserve(quarters int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
@@ -110,7 +108,7 @@ func (c *Ctx) countsOnly() bool {
 }
 
 // replaces reports whether the command will only set again what is there, change a score, or, with SET and XX, set a string that is no
-// longer (ShedLock renews so). SET with unknown options passes: its syntax error tells clients that IFEQ is missing.
+// longer (ShedLock's renewal). A SET with unknown options passes: clients try IFEQ, and expect a syntax error.
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":

@@ -69,7 +69,7 @@ type rdbWriter struct {
 	table *packed.Table // allocated at the first use
 }
 
-// newRDBWriter returns a writer with room for size bytes, or the largest reply. A buffer that grows would take twice the memory.
+// newRDBWriter returns a writer with room for size bytes, at most for the largest reply. A buffer that grows would take twice the memory.
 func newRDBWriter(c *Ctx, size int64) *rdbWriter {
 	return &rdbWriter{c: c, b: make([]byte, 0, min(size, c.MaxReply())+64)}
 }

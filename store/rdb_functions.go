@@ -1,7 +1,7 @@
 package store
 
-// The serialized form of the function libraries (FUNCTION DUMP): for each a type byte and the code as a string, then version and checksum
-// as for a value (rdb.go). LibraryReader also accepts the form before Redis 7.0, with name, engine and description apart.
+// The serialized form of function libraries (FUNCTION DUMP): for each a type byte and the code as a string, then version and checksum
+// (rdb.go). LibraryReader also accepts rdbOldLibrary, from before the release of Redis 7.0.
 const (
 	rdbLibrary    = 245
 	rdbOldLibrary = 246

@@ -31,7 +31,7 @@ func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 // stringRoom is how many bytes of memory a string takes in addition to its own bytes.
 const stringRoom = 16
 
-// spend subtracts the memory of unpacked strings, with bytes in all, from r.room. If that does not suffice, it sets r.bad.
+// spend subtracts from r.room the memory of unpacked strings, whose total length is bytes. If the room does not suffice, spend sets r.bad.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0

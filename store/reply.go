@@ -48,7 +48,7 @@ const (
 	// Noted holds a reply, as the first element, and denials for the ACL log. The server separates
 	// them (DetachDenials) before it sends the reply.
 	Noted
-	// Attribute carries Elems as a Map does, and precedes the reply that it describes. RESP2 lacks it. It never goes to a peer.
+	// Attribute carries Elems as a Map does, and precedes the reply that it describes. RESP2 has no attributes. They never go to a peer.
 	Attribute
 	// Packed is an array, map or set from a peer, in encoded form (Str) to save memory. Only the RESP encoder unpacks it.
 	Packed

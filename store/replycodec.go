@@ -123,8 +123,7 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply, but packs arrays, maps and sets, except arrays of the outermost levels and a Noted. Only the denials of a Noted
-// do not share memory with b.
+// ReadPacked is ReadReply, but packs arrays below the outermost levels, maps and sets. The result shares memory with b, except for denials.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -170,8 +169,7 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 	return r, b, nil
 }
 
-// Unpack returns the kind of a packed reply, its number of elements, and an iterator for one use. Each element overwrites the one before,
-// and shares the packed memory.
+// Unpack returns the kind of a packed reply, its number of elements, and an iterator for one use. The next element overwrites each element.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
 	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)
 	return head.Kind, n, func(yield func(*Reply) bool) {

@@ -2,7 +2,7 @@ package store
 
 import "slices"
 
-// The data size does not count spare capacity of slices, so there must be little. Capacity is not part of the state.
+// The data size does not count the spare capacity of slices, so slices must have little. Capacity is not part of the state.
 
 // roomFor returns the capacity of a new slice for n elements.
 func roomFor(n int) int { return n + (n-1)/3 }
@@ -15,8 +15,7 @@ func insertAt[T any](s []T, i int, x T) []T {
 	return slices.Insert(s, i, x)
 }
 
-// removeAt removes the element at index i. If much capacity is unused, it copies the slice, to at most two thirds of the capacity: on
-// average a removal takes constant time.
+// removeAt removes the element at index i. It copies the slice if much capacity is unused, in the long run at constant cost per removal.
 func removeAt[T any](s []T, i int) (rest []T, gone T) {
 	gone = s[i]
 	return fit(slices.Delete(s, i, i+1)), gone

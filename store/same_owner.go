@@ -4,8 +4,8 @@ package store
 const minOwner = 16
 
 // sameOwner reports whether SET … NX succeeds although the key exists, because the key has this value already (Env.SameOwnerNX): the first
-// reply was lost, or the client asks every node. It renews the lease, because OK promises the time to live from now on, but never shortens
-// it.
+// reply was lost, or the client asks every node. sameOwner renews the lease, because OK promises the time to live from now on, but never
+// shortens it.
 //
 // The request must have a time to live if, and only if, the key has one. Scripts and SETNX get Redis's reply.
 func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) bool {

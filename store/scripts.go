@@ -1,6 +1,6 @@
 package store
 
-// maxEvalScripts limits the cached scripts of EVAL, and those of SCRIPT LOAD without room (HasRoomForScript). SCRIPT LOAD pins others.
+// maxEvalScripts limits the cached scripts of EVAL, and those of SCRIPT LOAD without room (HasRoomForScript). SCRIPT LOAD pins the others.
 const maxEvalScripts = 500
 
 // maxEvalBytes limits the total script.size of the scripts that maxEvalScripts counts. The latest one always stays.
@@ -129,8 +129,8 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// Pinned scripts and libraries may take only maxmemory/codeShare bytes, or leastCode if more, so that keys have room. Pinned scripts may
-// take half of these.
+// Pinned scripts and libraries may take only maxmemory/codeShare bytes, at least leastCode, so that keys have room. Pinned scripts may take
+// half.
 const (
 	codeShare = 4
 	leastCode = 1 << 20

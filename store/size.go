@@ -4,8 +4,8 @@ import "unsafe"
 
 // The size of the data, and what is refused when it is too large.
 //
-// The size is an estimate from lengths alone, so it is the same on every node, after a restart, and before the commit. The leader checks
-// the limit at evaluation; Apply does not.
+// The size is an estimate from lengths alone, so it is the same on every node, after a restart, and before the commit. Only the leader
+// checks the limit, at evaluation.
 
 // Names of the cluster parameters that limit data.
 const (
@@ -21,8 +21,8 @@ type Limits struct {
 }
 
 const (
-	// DefaultMaxEntry is the default limit, in bytes, for the writes of one command, script or transaction. The leader evaluates no other
-	// command until these are applied.
+	// DefaultMaxEntry is the default limit, in bytes, for the writes of one command, script or transaction: other commands wait until they
+	// are applied.
 	DefaultMaxEntry = 8 << 20
 	// DefaultMaxReply is the default limit, in bytes, for one reply. There is a limit because the
 	// server builds, encodes and sends a reply as a whole.
@@ -184,8 +184,8 @@ func (t *Txn) limit() int64 {
 	return t.MaxEntry() + entryRoom
 }
 
-// tooBig reports whether the call has exceeded its limit: in the log, in the growth of the data, or in work that every node repeats
-// (copying large values, and searching and shifting in compact forms).
+// tooBig reports whether the call has exceeded its limit: in the log, in the data, or in work that every node repeats (copies, and searches
+// and shifts in compact forms).
 func (t *Txn) tooBig() bool {
 	limit := t.limit()
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit

@@ -8,7 +8,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// fieldsOf maps the tag of a snapshot record to its fields: i is a number, s a string, n the number of repetitions of what follows.
+// fieldsOf maps the tag of a snapshot record to its fields: i is a number, s a string, n how often the rest follows.
 var fieldsOf = map[byte]string{
 	recDB:        "i",
 	recString:    keyHead + "s",

@@ -23,8 +23,8 @@ type Snapshot struct {
 	accounts Accounts
 }
 
-// Snapshot returns the current state. Store and snapshot share copy-on-write trees and entries; a write copies an entry of an older epoch.
-// Only Entry.seat changes in place, so no reader of a snapshot may read Entry.seat or copy a whole Entry.
+// Snapshot returns the current state. Trees and entries are shared; a write copies an entry of an older epoch. Only Entry.seat changes in
+// place: a reader of a snapshot must not read Entry.seat or copy a whole Entry.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{

@@ -373,7 +373,7 @@ func dumped(t *testing.T, name string) (b []byte) {
 	return b
 }
 
-// handmade restores a snapshot of the records that parts writes, with a number of arrived scripts.
+// handmade restores a snapshot of the records that parts writes; arrived is its number of arrived scripts.
 func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
 	var out bytes.Buffer
 	w := &snapWriter{Writer: bufio.NewWriter(&out)}

@@ -28,8 +28,7 @@ type scoredName struct {
 
 func scoredNameLess(a, b scoredName) bool { return memberLess(a.member, b.member) }
 
-// SortedSet is the value of a sorted set key: a slice in the order of the set or, if large, a copy-on-write tree in that order and one by
-// member.
+// SortedSet is the value of a sorted set key: a slice in its order or, if large, a tree in that order and one by member.
 type SortedSet struct {
 	small   []Scored
 	byScore *tree[Scored] // nil in the small form

@@ -64,8 +64,7 @@ func keepString(t target, db int, key, value string) bool {
 	return true
 }
 
-// patchString overwrites a string from an offset on, and keeps the deadline. It creates a missing key. It returns false for a wrong type or
-// offset.
+// patchString overwrites a string from an offset on, and keeps the deadline. It returns false for a wrong type or offset.
 func patchString(t target, db int, key string, offset int64, patch string) bool {
 	e := t.mutable(db, key)
 	fresh := e == nil

@@ -2,7 +2,7 @@ package store
 
 import "math"
 
-// collect returns the entry of a key that gets an element, or nil for another type. An absent entry is new: the caller must put it.
+// collect returns the entry of a key that gets an element, or nil for another type. An absent entry is new; the caller puts it.
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)
 	if e == nil {

@@ -2,7 +2,7 @@ package store
 
 // Toucher receives the keys that a write set changes, for client-side caching.
 type Toucher interface {
-	// Touch reports a changed key, valid during the call, in any database. origin is the client (SetOrigin), or 0.
+	// Touch reports a changed key of any database; the argument key is valid only during the call. origin is the client (SetOrigin), or 0.
 	Touch(key string, origin uint64)
 	// TouchAll reports that any key may have changed: a database was emptied, two databases were swapped, or
 	// the write is unknown.
@@ -20,7 +20,7 @@ type KeySink interface {
 }
 
 // shapes are the arguments of the primitive writes: i is an integer, s a string, k a key that changes, u a key that does not. * is a
-// number: so often the rest repeats.
+// number: the rest repeats so often.
 var shapes = [...]string{
 	opSet: "ksi", opDelete: "k", opExpire: "k", opDeadline: "ki", opHashSet: "kss", opHashDelete: "ks",
 	opPublish: "iss", opFlush: "", opSwap: "ii", opMove: "ikk", opCopy: "iuk", opScriptLoad: "ssi", opScriptFlush: "",
@@ -83,6 +83,6 @@ func (d *decoder) touch(shape string, origin uint64, t Toucher) {
 	}
 }
 
-// SetOrigin sets the client that causes the following writes, or 0. Only clients that get notifications of their own changes late, or
-// never, have a number.
+// SetOrigin sets the client that causes the following writes, or 0. Only clients for whose own changes notifications are late, or missing,
+// have a number.
 func (t *Txn) SetOrigin(origin uint64) { t.ws.author = origin }

@@ -2,7 +2,7 @@ package store
 
 import "sync/atomic"
 
-// tree is a copy-on-write B-tree that also finds an element by its index. To copy it takes constant time.
+// tree is a copy-on-write B-tree that also finds an element by its index. A copy takes constant time.
 //
 // Any number of goroutines may read a tree, and one of them may copy it at the same time.
 type tree[T any] struct {
@@ -179,7 +179,7 @@ func (t *tree[T]) add(path []uint8, x T) {
 	}
 }
 
-// insert adds an element at path in or below n. The caller must split n if that becomes too large.
+// insert adds an element at path in or below n. The caller must split n if n becomes too large.
 func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	n.count++
 	i := int(path[0])

@@ -54,7 +54,7 @@ func (t *tree[T]) deleteAt(path []uint8) T {
 	return gone
 }
 
-// remove removes the element at path in or below n. The caller must refill n if that becomes too small.
+// remove removes the element at path in or below n. The caller must refill n if n becomes too small.
 func (t *tree[T]) remove(n *treeNode[T], path []uint8) (gone T) {
 	n.count--
 	i := int(path[0])

@@ -16,8 +16,8 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the data directory is full. data is the size of the data when it became full; most is the size
-	// that the reserve allows. size is the size of the data before the present call.
+	// DiskFull, if not nil, reports whether the data directory is full, the size of the data when it became full, and the size that the
+	// reserve allows. The argument size is that before the present call.
 	DiskFull func(size int64) (data, most int64, full bool)
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
@@ -195,8 +195,8 @@ func (t *Txn) dead(e *Entry) bool {
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key, even if expired. If a reply may call the key missing, use Lookup or foundDead, which record it for
-// ExpireSeen.
+// peek returns the entry of a key, even if expired. If a reply may call the key missing, use Lookup or foundDead, which record expired
+// keys.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
@@ -253,7 +253,7 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
-// KeepString makes key a string and keeps its deadline. If set anew, the deadline would lose its grace.
+// KeepString makes key a string and keeps its deadline, because a deadline set anew would lose its grace.
 func (t *Txn) KeepString(db int, key []byte, value string) {
 	k := bytesToString(key)
 	e := t.peek(db, k)

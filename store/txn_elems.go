@@ -2,8 +2,7 @@ package store
 
 import "math"
 
-// The writes to lists, sets and sorted sets. The key must not have another type. List elements are kept without a copy: they must not share
-// memory with a buffer.
+// The writes to lists, sets and sorted sets. The key must have no other type. Elements of lists must not share memory with reused buffers.
 
 // PushHead adds an element at the head of a list. It creates a missing key.
 func (t *Txn) PushHead(db int, key []byte, value string) { t.push(opPushHead, db, key, value) }

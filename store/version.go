@@ -1,7 +1,7 @@
 package store
 
-// The version of a key, which WATCH compares, is the last write set that changed it or swapped its database. For a missing key it is the
-// write set since which the key is known to be missing.
+// The version of a key, which WATCH compares, is the number of the last write set that changed it or swapped its database. For a missing
+// key it is the write set since which the key is known to be missing.
 //
 // A node forgets removals, because the state does not contain them. If a missing key comes and goes between WATCH and EXEC, EXEC may
 // therefore succeed, unlike in Redis.
@@ -40,8 +40,8 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether a command of this transaction has removed a missing key. A key that had expired before Flush counts only if
-// it changed after since.
+// removedHere reports whether a command of this transaction removed a missing key. An expired key must have been changed after the write
+// set since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
@@ -156,8 +156,7 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return any
 }
 
-// removals maps a key (nameOf) to the write set that removed it or, if it expired, last changed it. Each index (place) keeps the four
-// latest.
+// removals maps a key (nameOf) to the write set that removed it or, for an expiry, last changed it. Each index (place) keeps four.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.

@@ -10,7 +10,7 @@ import (
 
 // How a command waits. A command that finds no element sets Ctx.Wait, and returns the reply for transactions and scripts, which cannot
 // wait. Elsewhere the caller drops the reply and keeps the Wait. When Txn.TakeReady reports one of Wait.Keys, or all, the caller runs the
-// command again with Ctx.Ready. The command may set Ctx.Wait again. After Wait.Timeout the caller replies WaitTimedOut.
+// command again with Ctx.Ready, and the command may set Ctx.Wait again. After Wait.Timeout the caller replies WaitTimedOut.
 
 // Wait describes what a blocking command waits for.
 type Wait struct {
@@ -30,8 +30,8 @@ type ReadyKey struct {
 	Type Type
 }
 
-// TakeReady returns, in order, the keys that became lists or sorted sets since the last call; all means any key. Serve blocked clients only
-// after the whole command, transaction or script.
+// TakeReady returns keys that became lists or sorted sets; all means any key. Serve blocked clients only after a whole command, transaction
+// or script.
 func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
 	keys, all = t.ready, t.swapped
 	t.ready, t.swapped = nil, false
@@ -43,8 +43,8 @@ func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 	c.Wait = &Wait{DB: c.DB, Keys: keys, Type: t, Timeout: timeout}
 }
 
-// firstOf returns the first key that exists; if Ready is set, only that key counts. ok is false for another type, which a waiting client
-// skips instead.
+// firstOf returns the first key that exists; with Ctx.Ready, only that key counts. ok is false for another type, which a waiting client
+// skips.
 func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	for _, k := range keys {
 		if c.Ready != nil && !bytes.Equal(k, c.Ready) {

@@ -183,7 +183,7 @@ func (w *WriteSet) str(s string) {
 	w.buf = codec.AppendStr(w.buf, s)
 }
 
-// ErrCorrupt means that ApplyVersion got no write set. The node must stop, or its state would differ from that of others.
+// ErrCorrupt means that ApplyVersion got bytes that are not a write set. The node must stop, or its state would differ from that of others.
 var ErrCorrupt = errors.New("store: corrupt write set")
 
 // decoder decodes the arguments of primitive writes.
@@ -217,8 +217,8 @@ func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 	return s.ApplyVersion(writesVersion, writes, seq, sink)
 }
 
-// ApplyVersion applies an encoded write set of the given version and number. sink, which may be nil, gets the messages. The store does not
-// keep writes.
+// ApplyVersion applies an encoded write set of the given version and number. sink, which may be nil, gets the messages. writes may be used
+// again.
 func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink) error {
 	d := newDecoder(writes)
 	t := committed{s: s, seq: seq, first: version < writesVersion}

@@ -14,8 +14,7 @@ import (
 
 // zrange is a parsed range.
 type zrange interface {
-	// ranks returns the range of ranks in a set. If down is true, the caller walks it backwards, and a range by rank counts from the last
-	// member.
+	// ranks returns the range of ranks in a set. If down is true, the caller walks it backwards, and rankSpan counts from the last member.
 	ranks(z *SortedSet, down bool) (from, to int)
 }
 

@@ -49,7 +49,7 @@ func (r *Reader) Int() int {
 	return int(n)
 }
 
-// Count reads the number of elements that follow. It is a fault if the rest is too short for elements of least bytes each.
+// Count reads the number of elements that follow. A rest too short for them is a fault: an element has at least least bytes.
 func (r *Reader) Count(least int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/least) {
@@ -105,7 +105,7 @@ type Stream struct {
 	Err error
 }
 
-// NewStream returns a Stream with a buffer of 64 KiB, or with in if that is a bufio.Reader with as large a buffer.
+// NewStream returns a Stream with a buffer of 64 KiB. It reads with in itself if in is a bufio.Reader with as large a buffer.
 func NewStream(in io.Reader) *Stream { return &Stream{Reader: bufio.NewReaderSize(in, 1<<16)} }
 
 // Uvarint reads a number.

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Match reports whether s matches a glob pattern, by Redis's rules: an empty s matches only the empty pattern. A match that needs too many
-// steps fails (globSteps, globMost).
+// Match reports whether s matches a glob pattern, by Redis's rules. A match that needs too many steps fails (globSteps, globMost).
 func Match(pattern, s string) bool {
 	ok, _ := MatchSteps(pattern, s)
 	return ok
@@ -162,7 +161,7 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	return min(p+1, len(pattern)), ok != negated
 }
 
-// globRange reports whether c is in the range from a to b, as C's signed char like in Redis.
+// globRange reports whether c is in the range from a to b. Bytes compare as C's signed char, as in Redis.
 func globRange(a, b, c byte, fold bool) bool {
 	if int8(a) > int8(b) {
 		a, b = b, a

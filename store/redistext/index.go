@@ -2,8 +2,8 @@ package redistext
 
 import "strings"
 
-// Index is strings.Index for strings that a client may choose: its cost is linear, and it allocates nothing. It calls work about every
-// indexPiece bytes, and at its end, with the bytes read since. work may panic to end the search.
+// Index is strings.Index for strings of a client: its cost is linear, and it allocates nothing. Every indexPiece bytes or so, and at its
+// end, it calls work with the bytes read since. work may panic to end the search.
 func Index(s, text string, work func(read int)) int {
 	f := finder{text: text, left: indexPiece, work: work}
 	at := f.index(s)
@@ -24,8 +24,7 @@ const (
 	attempt = 16
 )
 
-// finder searches for one text. For a long text it uses the two-way algorithm of Crochemore and Perrin, which compares the part behind a
-// cut first.
+// finder searches for one text. For a long one it uses the two-way algorithm of Crochemore and Perrin, comparing behind a cut first.
 type finder struct {
 	text string
 	left int            // bytes that may still be read; if work is nil, the search ends when left is negative

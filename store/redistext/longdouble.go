@@ -2,9 +2,8 @@ package redistext
 
 import "math/big"
 
-// Redis adds the numbers of INCRBYFLOAT and HINCRBYFLOAT as C long doubles, and stores 17 decimals: 0.1 + 0.2 becomes 0.3. A big.Float of
-// precision 64 gives the same sums as a long double of x86-64, which has a 15-bit exponent. Only the ends of the exponent range need a
-// check.
+// Redis adds the numbers of INCRBYFLOAT and HINCRBYFLOAT as C long doubles, and stores 17 decimals. A big.Float of precision 64 gives the
+// same sums as on x86-64. Only the ends of the exponent range need a check.
 const (
 	LongDoublePrec   = 64
 	longDoubleMaxExp = 16384  // finite numbers are below 2^16384

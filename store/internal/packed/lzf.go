@@ -84,8 +84,7 @@ func lzfMatch(ref, in []byte) int {
 // Table maps the hash of three bytes to the last index at which Compress has recorded bytes with this hash; 0 means none.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses in. ok is false if it would not save four bytes, would exceed most bytes or, as in Redis, sometimes if it just fits.
-// Calls may share a table.
+// Compress compresses in. ok is false if the result would exceed most or len(in)-4 bytes, and, as in Redis, sometimes if it just fits.
 func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
 	limit := min(len(in)-4, most)
