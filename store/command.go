@@ -93,7 +93,7 @@ const (
 //   - If NumKeys is set: behind the argument with this index, which is their number.
 //   - Otherwise the other arguments decide.
 //
-// Find, if set, returns the positions; only COMMAND INFO and Ahead.Add then use the other fields.
+// Find, if set, returns the positions; only COMMAND INFO and Ahead.Add then use Begin, Last, Step and NumKeys.
 type KeySpec struct {
 	Begin   int
 	Last    int

@@ -16,8 +16,8 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the data directory is full, the size of the data when it became full, and the size that the
-	// reserve allows. The argument size is that before the present call.
+	// DiskFull, if not nil, reports whether the data directory is full, the size of the data when the directory became full, and the size
+	// that the reserve allows. The argument size is that before the present call.
 	DiskFull func(size int64) (data, most int64, full bool)
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
