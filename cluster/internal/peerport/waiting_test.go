@@ -108,9 +108,7 @@ func (c caller) open() (net.Conn, error) {
 	return c.from, nil
 }
 
-// While callers wait in the kernel's queue, the node starts none. Then it starts those that it has not cut off. Callers from
-// addresses at which a peer has proved itself take turns with other callers. The node looks into the queue again after it has
-// started a few.
+// Between two looks into the kernel's queue, the node starts only a few callers. Proven addresses take turns with others.
 func TestQueueIsEmptiedBeforeAnyIsStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := portOf(t, TLS{Secret: clustertest.Secret})

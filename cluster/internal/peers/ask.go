@@ -153,8 +153,7 @@ func (w *Watcher) Visit(addr string) (Status, bool) {
 	return w.visit(addr, own)
 }
 
-// Foreign reports whether the node at a peer address says that it does not know this node, or has this node's id itself. It may be
-// called before this node's own Raft runs.
+// Foreign reports whether the node at addr takes this node for a stranger or has the same id. It works without Raft.
 func (w *Watcher) Foreign(addr string) bool {
 	f, ok := w.visit(addr, Status{ID: w.cfg.ID})
 	return ok && (f.You == Stranger || f.ID == w.cfg.ID)
@@ -172,8 +171,7 @@ func (w *Watcher) visit(addr string, own Status) (Status, bool) {
 	return f, err == nil
 }
 
-// Answering asks all other members now. It returns this node and the members that answer themselves (answersFor). It
-// does not use their last status, because a member that has died since then would still count as up.
+// Answering returns this node and the members that answer now. Their last status does not count: a member may have died since.
 func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	up := map[string]bool{w.cfg.ID: true}
 	answers := make(chan string, len(members))
@@ -199,10 +197,7 @@ func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	return up
 }
 
-// answersFor reports whether f, an answer from the address of the member m, comes from m. At that address there may now be a
-// node of another cluster with the same id, or a node that has lost the member's data directory. Neither gives this node its
-// vote. A voter usually names its directory in its answer. The exception is a voter that knows this node at another address: it
-// cannot tell whether this node is the member (standing).
+// answersFor reports whether f comes from m itself: a foreign node, or one without m's data, may now have m's address.
 func (w *Watcher) answersFor(f Status, m raftnode.Member) bool {
 	own := w.cfg.Raft().Cluster()
 	if f.ID != m.ID || own != "" && f.Cluster != "" && f.Cluster != own {

@@ -6,11 +6,7 @@ import (
 	"time"
 )
 
-// health is what this node last wrote to the program's log about the members. The node logs each of these events once:
-//
-//   - a member falls silent, or is back;
-//   - too few members answer for a majority, or enough do again;
-//   - there has been no leader for a while, or there is one again.
+// health is what this node last logged about the members, so that it logs each event once.
 type health struct {
 	down       map[string]bool
 	noMajority bool
@@ -66,8 +62,7 @@ func (w *Watcher) tellHealth(now time.Duration, led bool) {
 	w.tellLeader(now, led)
 }
 
-// tellLeader logs that there has been no leader for Config.DownAfter, with the reason if this node knows one. After that it logs
-// when there is a leader again. A node without a vote does not log that there is no leader.
+// tellLeader logs once that a leader has been missing for Config.DownAfter, and once that there is one again.
 func (w *Watcher) tellLeader(now time.Duration, led bool) {
 	h := &w.health
 	switch {

@@ -36,8 +36,8 @@ func (p *Positions) Heard(id string, index uint64) {
 	}
 }
 
-// Reached counts the members other than self whose log has come to target. The channel arrived is closed when the log of one more
-// member comes to target. The caller must call the function forget when it no longer waits for the channel arrived.
+// Reached counts the other members whose log has come to target. The channel arrived closes when one more has. The caller must
+// call forget.
 func (p *Positions) Reached(target uint64, members []raftnode.Member, self string) (n int, arrived <-chan struct{}, forget func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,9 +58,7 @@ func (p *Positions) Reached(target uint64, members []raftnode.Member, self strin
 	}
 }
 
-// Ask makes sure that every other member that has not yet reported target is being asked for its position. For each such member
-// that is not being asked yet, it calls the function ask on a new goroutine. Then Ask sends on the channel wake of every member that
-// has not yet reported target, because a client waits for that member.
+// Ask runs the function ask, once at a time, for each other member below target. The channel wake tells it that a client waits.
 func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, ask func(m raftnode.Member, wake <-chan struct{})) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +101,7 @@ func (p *Positions) Begin() (end func()) {
 	}
 }
 
-// Wants reports whether a member should be asked again soon. It should if some client waits, and the member has not yet reported the
-// highest target of all calls of Ask. (So the member is asked even if it has reached the lower target of the client that waits.)
+// Wants reports whether a client waits and the member has not reported the highest target of all calls of Ask.
 func (p *Positions) Wants(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,16 +8,12 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// A new member first copies the log, and gets its vote when it keeps up. With an earlier vote it would
-// count for majorities to which it cannot contribute yet. Then a cluster that has just lost a member could
-// not commit until the new member has copied a snapshot.
+// A new member gets its vote only when it keeps up. With an earlier vote, a cluster that has just lost a member could commit
+// nothing until the new member has copied a snapshot.
 //
-// hashicorp/raft-autopilot does this, too. But it also removes dead servers, which we do not want. It
-// reads the clock of the machine, and it brings a mock library into the build. This file has only the part
-// that we need. It uses the status that the nodes send each other anyway.
+// hashicorp/raft-autopilot would also remove dead servers.
 
-// keepUp is how far, in time, a member may be behind: by now it must have applied what was committed
-// a keepUp ago. The applied index in its status may be a Period old.
+// keepUp is how far, in time, a member may be behind: by now it must have applied what was committed a keepUp ago.
 const keepUp = 3 * Period
 
 // commitAt is how far the log was committed at a time.

@@ -8,20 +8,12 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// How a node learns that it has been removed.
-//
-// A node that is removed while it runs finds its removal in the log: the leader sends the new configuration also to the node
-// that is no longer in it. A node that was away at that time gets no message about its removal: the members only refuse it
-// their votes. So it learns of its removal from the answers to the questions that every node asks (ask.go). Only the answers of
-// members that have applied at least as much as this node count. The node takes itself for removed in two cases: such a member
-// does not know it, or its id now belongs to a member with another data directory.
-//
-// A node that knows of its removal serves no client. A removed node that does not know it yet may still believe, by old
-// entries, that it has a leader. That leader refuses the commands that the node forwards.
+// A node that was away when it was removed learns of that from answers of members that have applied at least as much (ask.go).
+// Such a member does not know the node, or knows its id with another data directory. A node that knows of its removal serves no
+// client.
 
-// standing returns what this node thinks of the node that has sent f. Suppose that the sender has the id of a member
-// and another address. Either it is that member and has moved, or it is a former member whose id another node now has.
-// In the second case the other node answers at the member's address, so the member is alive (Alive).
+// standing returns what this node thinks of f's sender. A member's id at another address: the member may have moved, unless it is
+// alive.
 func (w *Watcher) standing(f Status) Standing {
 	members, err := w.cfg.Raft().Members()
 	if err != nil || len(members) == 0 {
@@ -47,9 +39,7 @@ func (w *Watcher) HasMember(id string) bool {
 	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 }
 
-// judge decides whether this node has been removed. It uses the configuration that this node knows and the
-// answers of the other members. A new member reads, while it copies the log, configurations that do not contain
-// it yet. So a node that has a leader does not count as removed.
+// judge decides whether this node has been removed. A node with a leader is not, even if its old configuration lacks it.
 func (w *Watcher) judge(members []raftnode.Member) {
 	led := w.cfg.Leader().ID != ""
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == w.cfg.ID })
@@ -74,9 +64,8 @@ type misplaced struct {
 	told  bool          // the difference has been logged
 }
 
-// compareAddress compares the address of this node in the configuration with its own, and logs a lasting difference. It returns false
-// while the difference may be temporary. There are two such differences: the other members may still remember this node at its old
-// address, and take it for a stranger at the new one; or this node has yet to read the entry with its new address.
+// compareAddress logs a lasting difference between this node's address and known, its address in the configuration. It returns
+// false while the difference may pass.
 func (w *Watcher) compareAddress(known string) (settled bool) {
 	now, own := w.cfg.Clock.Monotonic(), w.cfg.PeerAddr
 	w.mu.Lock()
@@ -97,8 +86,7 @@ func (w *Watcher) compareAddress(known string) (settled bool) {
 	return settled
 }
 
-// Misplaced returns the wrong peer address at which the members look for this node, once compareAddress has logged it. Until
-// then, and if the address is right, it returns "".
+// Misplaced returns the wrong peer address at which the members look for this node, if compareAddress has logged one.
 func (w *Watcher) Misplaced() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,8 +96,7 @@ func (w *Watcher) Misplaced() string {
 	return ""
 }
 
-// outcast reports whether another member has lately answered that this node is a stranger, or that it has met this node
-// with another data directory. It counts only the answers of members that have applied at least as much as this node.
+// outcast reports whether a member that has applied at least as much as this node has lately answered Stranger or Other.
 func (w *Watcher) outcast() bool {
 	own := w.Own()
 	now := w.cfg.Clock.Monotonic()
@@ -134,9 +121,7 @@ func (w *Watcher) Moved() {
 	}
 }
 
-// adopt takes the name of the cluster from f, the status of another member, and notes that this node is a member of
-// that cluster. f.Cluster is "" if the other member does not know the name. adopt does nothing if this node is no
-// member. If this node belongs to another cluster, adopt logs an error, once. The caller holds mu.
+// adopt notes that this node is a member of f's cluster, or logs once that f is of another one. The caller holds mu.
 func (w *Watcher) adopt(f Status) {
 	if !w.member {
 		return
@@ -153,10 +138,8 @@ func (w *Watcher) adopt(f Status) {
 	}
 }
 
-// sameDirectory returns false if the status f names another data directory than the one with which this node has met the
-// sender. If this node has not met the sender before, and the sender is the member at addr, sameDirectory remembers the
-// sender's directory. It also returns false if it cannot write that to the disk. It does not remember the directory of a sender
-// at another address. That sender may be a removed node that still runs, although another node now has its id.
+// sameDirectory checks the directory in f, and remembers it only for a sender at addr: elsewhere, a removed node may use the same
+// id.
 func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	if f.Peer != addr {
 		return w.cfg.Raft().Recognize(f.ID, f.Directory) == nil
@@ -164,13 +147,7 @@ func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }
 
-// disown stops this node if it has lost its data directory. It concludes that from three facts. This node is a first member that
-// is just beginning (Blank). Another node has met this node with another data directory. And that other node has applied at least
-// as much as this node. A node that has a log goes on: it was replaced, and the method judge finds that it has been removed.
-//
-// The status by comes from the other node, which has answered at the address of the member whose id is the parameter asked. That
-// address may now belong to a node of another cluster, which may even have the same id. Such a node knows nothing of this one,
-// and does not end it.
+// disown stops this node if it is Blank but another member has met it with another directory. The sender of by may be foreign.
 func (w *Watcher) disown(asked string, by Status) {
 	own := w.Own()
 	if by.ID != asked || by.Cluster != own.Cluster || by.You != Other || by.Applied < own.Applied {
@@ -185,10 +162,8 @@ func (w *Watcher) disown(asked string, by Status) {
 	})
 }
 
-// judgedBy reports whether the member with this id can know that this node has lost its data directory. Before this node has had
-// a leader, any member can. Afterwards only its leader can. A leader sends entries even to a member on another directory, but
-// takes no acknowledgement from it. Any other member may itself be back on an old directory, which remembers the founders of an
-// earlier cluster.
+// judgedBy reports whether the member id can know that this node has lost its directory. Once there was a leader, only the leader
+// can.
 func (w *Watcher) judgedBy(id string) bool {
 	leader := w.cfg.Leader().ID
 	w.mu.Lock()

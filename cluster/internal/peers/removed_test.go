@@ -26,9 +26,8 @@ func founderWatcher(t *testing.T, leader *string) (w *Watcher, died *int) {
 		Members: func([]raftnode.Member) {}, Fatal: func(error) { *died++ }}), died
 }
 
-// TestWhoDisowns: a founder of a cluster ends if a member of the same cluster, at that member's address, has met the
-// founder with another data directory. If the founder has already had a leader, only the present leader can make it end
-// in this way.
+// TestWhoDisowns: a founder ends if a member has met it with another data directory. Once it has had a leader, only its leader
+// counts.
 func TestWhoDisowns(t *testing.T) {
 	lost := Status{ID: "n2", Cluster: "blue", You: Other}
 	change := func(fn func(*Status)) Status {
@@ -62,8 +61,7 @@ func TestWhoDisowns(t *testing.T) {
 	}
 }
 
-// TestWhoAnswersForAMember: only an answer of the member itself counts. If the answer says that this node is a member, it counts
-// only with the directory with which the answering member was met.
+// TestWhoAnswersForAMember: only an answer of the member itself counts.
 func TestWhoAnswersForAMember(t *testing.T) {
 	leader := "n1"
 	w, _ := founderWatcher(t, &leader)

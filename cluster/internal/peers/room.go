@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// plenty is the number of bytes from which on a node does not mention its room in its status: it cannot lose that much room before its
-// next status.
+// plenty is the room, in bytes, from which on a status does not name it: it cannot run out before the next status.
 const plenty = 256 << 20
 
 // ownRoom returns the room of this node as a Status has it.
@@ -19,16 +18,13 @@ func (w *Watcher) ownRoom() int64 {
 	return 0
 }
 
-// Room returns the length of the longest entry for which the disks of a majority have room, as far as this node has heard. Only a
-// leader needs it.
+// Room returns the length of the longest entry for which a majority has room on disk, as far as this node has heard.
 func (w *Watcher) Room() int64 {
 	begun, _ := w.cfg.Raft().Proposed()
 	return max(w.room.Load()-begun, 0)
 }
 
-// sumRoom finds up to which total of proposed bytes (RoomUntil) a majority of all voters have room on their disks. A silent voter stores
-// nothing, so it is not one of those with room. A voter that has not said how much room it has, has room without limit. If less than a
-// majority of the voters are heard, sumRoom sets no limit. The caller holds mu.
+// sumRoom notes up to which total of proposed bytes (RoomUntil) a majority of the voters has room. The caller holds mu.
 func (w *Watcher) sumRoom(now time.Duration) {
 	var until []int64
 	voters := 0

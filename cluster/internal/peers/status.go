@@ -12,12 +12,8 @@ import (
 	"lockstep/store/codec"
 )
 
-// Every node asks every other member, once in Period, for its status, on a separate connection to the peer
-// port. By Raft a follower hears from the leader only. But a client that asks a follower for the other nodes
-// wants to know all of them, and which of them are up.
-//
-// A connection for these questions begins with 'D'. Then the asking node sends a frame with its status, and gets a frame with the status
-// of the other node. It may ask as often as it likes.
+// Every node asks every other member for its status once in Period, so that clients learn from any node which others are up. A
+// connection begins with 'D'; each question and each answer is a frame with the sender's status.
 //
 //	kind 1  status  str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
@@ -27,21 +23,15 @@ import (
 //	                n, n times (str user | int halvings | int rush | int milliseconds) |
 //	                uvarint room
 //
-// The fields plain, sentinel and cluster are the addresses for clients (Addresses). The field you is what the answering node
-// thinks of the asking one: 0 it does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data
-// directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A frame that is longer than frame.MaxShort is
-// refused.
+// The fields plain, sentinel and cluster are addresses for clients (Addresses). The field you is what the answering node thinks
+// of the asker: 0 it does not know, 1 a member, 2 no member, 3 a member's id with another data directory. Frames, integers and
+// str are as in cluster/internal/forward/wire.go.
 //
-// Versions can differ in what they say. A reader skips what follows the fields that it knows. A frame may end after applied, the peer
-// address, the data directory, the members or the TLS addresses.
+// A reader skips what follows the fields that it knows. A frame may end after applied, the peer address, the data directory, the
+// members or the TLS addresses.
 //
-// A node names its data directory only in two cases: when it asks a member at that member's address, and when it answers a
-// member. Another node that knows the directory's name could pass for this node. If a member has named its own directory, the
-// answer to it may have two more fields: the users whose work gets less time than usual (fair.Overrun), and the room of the
-// answering node if that is little. If there is neither, the frame ends before these fields.
-//
-// A node ignores a status in two cases: the sender is no member, or it names another data directory than the one with which the
-// member was met.
+// A node names its data directory only to members: another node that knows the name could pass for it. The users (fair.Overrun)
+// and the room are only in an answer to a member that has named its own directory.
 const (
 	FrameStatus = 1
 
@@ -171,8 +161,8 @@ func Read(r *bufio.Reader) (Status, error) {
 	return f, nil
 }
 
-// sane reports whether an honest node can have sent a status. It clears invalid addresses for clients, because clients would be sent
-// there. Also, a blank in an address would break the texts of Sentinel, where blanks separate words.
+// sane reports whether an honest node can have sent f. It clears invalid client addresses: a blank in one would break the texts
+// of Sentinel.
 func (f *Status) sane() bool {
 	for _, addr := range []*string{&f.Addrs.Plain, &f.Addrs.Sentinel, &f.Addrs.Cluster, &f.Addrs.TLSPlain, &f.Addrs.TLSSentinel, &f.Addrs.TLSCluster} {
 		if roster.CheckAddress(*addr) != nil {

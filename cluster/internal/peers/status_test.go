@@ -87,8 +87,7 @@ func TestStatusRoundTrip(t *testing.T) {
 	}
 }
 
-// TestTold: a client is told the address of its own kind, with TLS or without. If there is none, it is told the address of the
-// other kind.
+// TestTold: a client is told addresses of its own kind, with TLS or without, or else of the other kind.
 func TestTold(t *testing.T) {
 	top := &Topology{Nodes: []Sighting{{ID: "n1", Addresses: Addresses{Plain: "p1", TLSPlain: "t1", Cluster: "c1"}}, {ID: "n2", Addresses: Addresses{Plain: "p2"}}, {ID: "n3", Addresses: Addresses{TLSPlain: "t3", TLSCluster: "u3"}}}}
 	for secret, want := range map[bool][]Addresses{

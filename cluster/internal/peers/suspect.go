@@ -12,30 +12,21 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// When a process dies, its connections break at once and its port refuses new ones. That says more than
-// silence, which means little on a busy machine. So a follower that loses its link to the leader, and whose new
-// connection is refused, waits for a few missing heartbeats and then stands for election.
+// When a process dies, its port refuses connections at once. So a follower whose link to the leader breaks, and whose new
+// connection is refused, stands for election after a short silence. A living leader sends heartbeats every 50 to 100 ms.
 //
-// The suspicion decides only the time of an election. The winner still needs the votes of a majority. If the leader lives after all,
-// behind a port that refuses connections, it sends heartbeats, and then no follower stands.
-//
-// The first member stands after a quarter of the heartbeat timeout, 125 ms, and the next one 200 ms later, so that they do not split the
-// votes. A member stands by sending itself the message by which a leader transfers leadership (Campaign). Raft's own way would be too
-// slow: its timers cannot be set below the leader lease, and other voters would refuse a pre-vote while they believe in the old leader.
-// The message skips the pre-vote.
-//
-// Without a pre-vote, nobody else checks that the leader is gone. So the follower also waits for silence: a living leader sends entries
-// every 10 to 20 ms and heartbeats every 50 to 100 ms. If a machine or a network falls silent, Raft's timers start the election.
+// Followers stand one after the other, so that they do not split the votes. A follower sends itself the message by which a leader
+// transfers leadership (Campaign). That message skips the pre-vote, which other voters refuse while they believe in the old
+// leader.
 
 // SuspectTick is how often the function silent looks for signs of life of the leader.
 const SuspectTick = 5 * time.Millisecond
 
-// firstTurn is how long the first member (turnAfter) waits for a sign of life of a leader whose process seems to be gone. A
-// living leader sends a heartbeat after a tenth to a fifth of the heartbeat timeout, and entries far more often.
+// firstTurn is how long the first member (turnAfter) waits for a sign of life. A living leader sends one within a fifth of
+// heartbeat.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
-// nextTurn is the time between the turns of two members to stand for election, so that they do not split the votes. Even with a busy
-// disk, a member that can win has won within nextTurn.
+// nextTurn separates the turns of two members: within it, a member that can win has won, and no votes are split.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
 // Refused reports whether the machine at an address refused a connection, because no process listens there.
@@ -63,9 +54,7 @@ type Elector interface {
 	Campaign() error
 }
 
-// Stand waits for the silence of the suspected leader, and then has this node stand for election. It gives up if another node leads, if
-// ctx ends, or after two election timeouts. Until then a node that has not caught up keeps waiting, because it could not lead at once.
-// Stand does nothing if this node has no vote, or if its turn would come after Raft's own timers.
+// Stand has this node stand for election once the suspected leader has been silent until this node's turn.
 func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	turn := s.turnAfter(leader.ID)
 	patience := firstTurn(s.Heartbeat) + time.Duration(turn)*nextTurn(s.Heartbeat)
@@ -83,8 +72,7 @@ func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	}
 }
 
-// turnAfter returns the position of this node, counted from 0, among the voters other than the leader, in the order of
-// their ids. It is negative if this node is none of them.
+// turnAfter returns this node's position, from 0, among the voters other than leader, ordered by id, or -1.
 func (s *Suspicion) turnAfter(leader string) int {
 	members, err := s.Raft.Members()
 	if err != nil {
@@ -100,8 +88,8 @@ func (s *Suspicion) turnAfter(leader string) int {
 	return slices.Index(ids, s.ID)
 }
 
-// silent waits until the leader has been silent for the time in the parameter patience, and this node has caught up. It returns
-// false if another node leads or ctx ends before that.
+// silent waits until the leader has been silent for patience and this node has caught up; false: another node leads or ctx has
+// ended.
 func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, patience time.Duration) bool {
 	tick := time.NewTicker(SuspectTick)
 	defer tick.Stop()
@@ -111,8 +99,7 @@ func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, pati
 	for {
 		now := s.Clock.Monotonic()
 		if t := s.Raft.Facts().Term; t != term {
-			// Another member stands already, and may win, so this node waits for another firstTurn. After that this node
-			// stands, too, because the other member may lose if its log is too short.
+			// Another member stands and may win, so this node waits again. Then it stands, too: the other's log may be too short.
 			term, due = t, now+firstTurn(s.Heartbeat)
 		}
 		if contact, _ := s.Raft.LastContact(); contact > heard {

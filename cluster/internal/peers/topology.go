@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
-// all nodes (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
-// (ask.go). A Topology combines the answers with what Raft says. Raft alone says which node leads. A member
-// that sends no answer for Config.DownAfter counts as down. A Topology is immutable, and a reader gets the
-// current one by one atomic load. Its channel Changed closes when there is a newer one.
+// A Topology combines the members' answers (ask.go) with what Raft says of the leader, so that any node can tell a client of all
+// nodes. It is immutable; its channel Changed closes when there is a newer one.
 
 // Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
 type Addresses struct {
@@ -24,9 +21,8 @@ type Addresses struct {
 	TLSPlain, TLSSentinel, TLSCluster string
 }
 
-// For returns addresses in the first three fields. If the parameter secret is true, they are for clients that speak TLS, else for
-// clients that do not. If the node has only an address of the other kind for a protocol, For returns that address. So a client
-// without TLS may learn the address of a TLS port.
+// For returns the addresses for clients with TLS (secret) or without, in the first three fields. The other kind replaces a
+// missing address.
 func (a Addresses) For(secret bool) Addresses {
 	if secret {
 		return Addresses{Plain: cmp.Or(a.TLSPlain, a.Plain), Sentinel: cmp.Or(a.TLSSentinel, a.Sentinel), Cluster: cmp.Or(a.TLSCluster, a.Cluster)}
@@ -34,8 +30,7 @@ func (a Addresses) For(secret bool) Addresses {
 	return Addresses{Plain: cmp.Or(a.Plain, a.TLSPlain), Sentinel: cmp.Or(a.Sentinel, a.TLSSentinel), Cluster: cmp.Or(a.Cluster, a.TLSCluster)}
 }
 
-// Told returns the topology with the addresses for one kind of clients. If the parameter secret is true, these are the clients
-// that speak TLS, else those that do not.
+// Told returns the topology with the addresses of each node replaced by For(secret).
 func (t *Topology) Told(secret bool) *Topology {
 	if !slices.ContainsFunc(t.Nodes, func(n Sighting) bool { return n.TLSPlain != "" || n.TLSSentinel != "" || n.TLSCluster != "" }) {
 		return t
@@ -55,8 +50,7 @@ type Topology struct {
 	Last   string // id of the leader or, without a leader, of the last one
 	Term   uint64
 	Nodes  []Sighting // this node and the voters that have sent their status, sorted by id
-	// Members is the number of voters, including those that have sent no status yet. Members without a vote
-	// are left out: they do not count for a majority, and clients are not sent to them.
+	// Members is the number of voters, heard from or not. Clients are sent to no other member.
 	Members int
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration

@@ -58,14 +58,14 @@ type Raft interface {
 	Blank() bool
 	// Trouble says why the log accepts no entries; "" if it accepts them.
 	Trouble() string
-	// Proposed returns how many bytes the node has proposed, and of how many the outcome is known. RoomUntil returns at how many
-	// proposed bytes the node's disk will be full.
+	// Proposed returns the bytes that the node has proposed, and those of known outcome. At RoomUntil proposed bytes, its disk is
+	// full.
 	Proposed() (begun, done int64)
 	RoomUntil() int64
 }
 
-// Watcher asks the other members for their status, and holds what this node has learned from them. Lock order: mu comes before
-// the locks that Config.Leader takes.
+// Watcher asks the other members for their status and holds what they say. Lock order: mu comes before the locks that
+// Config.Leader takes.
 type Watcher struct {
 	cfg  Config
 	ctx  context.Context
@@ -82,8 +82,7 @@ type Watcher struct {
 	room      atomic.Int64 // how many bytes this node can have proposed while the disks of a majority still have room (sumRoom)
 	health    health
 
-	// older is true while some member may run version 0.1.0. A member may run it until its status
-	// contains a list of members, which version 0.1.0 does not send.
+	// older is true while some member may run version 0.1.0: it has sent no list of members.
 	older   atomic.Bool
 	has     atomic.Bool // some member runs version 0.1.0: it has sent a status without a list of members
 	removed atomic.Bool // this node has been removed from the cluster
@@ -108,8 +107,7 @@ func NewWatcher(ctx context.Context, cfg Config) *Watcher {
 // Older reports whether some member may run version 0.1.0.
 func (w *Watcher) Older() bool { return w.older.Load() }
 
-// HasOlder reports whether some member runs version 0.1.0, as far as this node has heard. Unlike Older, it returns false for members
-// from which this node has never heard.
+// HasOlder reports whether some member is known to run version 0.1.0. Unlike Older, it leaves out members not heard from.
 func (w *Watcher) HasOlder() bool { return w.has.Load() }
 
 // Removed reports whether this node has been removed from its cluster, as far as it knows.
@@ -161,8 +159,7 @@ type heard struct {
 	foreign bool // the node at this address belongs to another cluster, and this has been logged
 }
 
-// MayBeOlder reports whether the node at a peer address may run version 0.1.0. It returns false only for a member whose status
-// has shown that it runs a later version.
+// MayBeOlder returns false only if the status of the member at addr has shown a later version than 0.1.0.
 func (w *Watcher) MayBeOlder(addr string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,8 +198,7 @@ func (w *Watcher) addressOf(id string) string {
 	return ""
 }
 
-// record stores the status of a member. The parameter asked is true if the status is an answer to a question that this node sent
-// to the member's address. It is false if the status came with a question of the member.
+// record stores a member's status. The parameter asked is true if this node has asked for it at the member's address.
 func (w *Watcher) record(f Status, asked bool) {
 	now := w.cfg.Clock.Monotonic()
 	if own := w.cfg.Raft().Cluster(); !asked && (f.Directory == "" || own != "" && f.Cluster != "" && f.Cluster != own) {
@@ -232,9 +228,8 @@ func (w *Watcher) record(f Status, asked bool) {
 	w.sumRoom(now)
 }
 
-// Overruns calls the function learn for each member. The function learn gets the users that the member's latest answer has named,
-// and the time since the member's latest status. A status also comes with a question, so it may be later than that answer. mu is
-// held during these calls.
+// Overruns calls learn for each member, with mu held: list is from the member's latest answer, age the time since its latest
+// status.
 func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
@@ -244,9 +239,7 @@ func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	}
 }
 
-// Vouched reports whether id is in the list of members of a member that has answered this node and is not silent. A node that was
-// away and knows only old configurations depends on such lists. A member whose version sends no list vouches for every id,
-// because it may know any of them.
+// Vouched reports whether a member that is not silent lists id as a member, or is of a version that sends no list.
 func (w *Watcher) Vouched(id string) bool {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
@@ -270,8 +263,7 @@ func (w *Watcher) Look() {
 	w.tellHealth(now, led)
 }
 
-// renew replaces the topology; mu is held. It runs at least once in every Period, so a member that falls silent is found
-// at most a Period late.
+// renew replaces the topology; mu is held. It runs at least once in every Period, to notice silent members.
 func (w *Watcher) renew(now time.Duration) {
 	leader := w.cfg.Leader()
 	if leader.ID != "" {
@@ -307,8 +299,7 @@ func (w *Watcher) renew(now time.Duration) {
 	}
 }
 
-// Update adjusts the Watcher to the members that Raft knows, and returns the peer addresses of the other members.
-// It returns nil if Raft is being stopped.
+// Update takes over the members that Raft knows. It returns the others' peer addresses, or nil if Raft is being stopped.
 func (w *Watcher) Update() map[string]string {
 	list, err := w.cfg.Raft().Members()
 	if err != nil {

@@ -28,9 +28,7 @@ func (threeMembers) Proposed() (begun, done int64)       { return 0, 0 }
 func (threeMembers) RoomUntil() int64                    { return 1 << 40 }
 func (threeMembers) Met(string, string) (met, same bool) { return true, true }
 
-// TestOlderMembers: a node takes a member for one of version 0.1.0 until the member has said whom it knows; version
-// 0.1.0 never says that. If the member comes back and does not say it, the node takes it for one of version 0.1.0
-// again.
+// TestOlderMembers: a member counts as version 0.1.0 until it says whom it knows, and again if it comes back without saying so.
 func TestOlderMembers(t *testing.T) {
 	w := NewWatcher(t.Context(), Config{ID: "n1", Clock: clock.NewSystem(), Logger: slog.New(slog.DiscardHandler),
 		Overruns: func() []fair.Overrun { return nil },

@@ -21,9 +21,8 @@ import (
 	"lockstep/store/codec"
 )
 
-// AppendEntries is the only request that Raft sends more than once a second: a heartbeat for every batch of reads, entries for every
-// batch of writes. hashicorp/raft's transport finds the fields of each request by reflection and sends their names along. That took a
-// tenth of the time that three nodes spend on a write. So AppendEntries has a codec and connections of its own:
+// Raft sends no other request as often. hashicorp/raft's transport finds the fields by reflection, which took a tenth of the time
+// of a write. So AppendEntries has a codec and connections of its own:
 //
 //	hello:     one byte, 'A', from the node that was called. A node of an earlier version closes
 //	           the connection instead, and gets its requests by Raft's own protocol
@@ -35,15 +34,12 @@ import (
 //	           last index | 1 for success, else 0 | 1 if the leader may ask again at once, else 0
 //	           or, if the request was refused: length of the rest | 1 | why
 //
-// Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A connection carries one request at a
-// time. A node of an earlier version accepts no request longer than maxAppend in this codec. The leader sends a longer request to such a
-// node by Raft's own protocol. The decoder of that protocol grows its buffer piece by piece, so it takes 104 MB of memory for an entry of
-// 7 MB.
+// Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A connection carries one request
+// at a time. A node of an earlier version gets requests longer than maxAppend by Raft's own protocol.
 
 const maxAppend = 1 << 20
 
-// errNotSpoken means that Raft's own transport has to send a request. Either the peer does not speak
-// this codec, or the peer would refuse the request in this codec as too long.
+// errNotSpoken means that Raft's own transport has to send a request, because the peer does not take it in this codec.
 var errNotSpoken = errors.New("cluster: to be asked by Raft's own transport")
 
 // appendRefusal is an error that the peer has sent as its answer.
@@ -87,8 +83,7 @@ func newAppender(port *peerport.Port, timeout time.Duration, cfg *Config) *appen
 		kept: map[raft.ServerAddress][]*appendConn{}, earlier: map[raft.ServerAddress]time.Duration{}}
 }
 
-// ask sends a request and reads the answer. A kept connection may be dead because the peer has restarted.
-// Then ask sends the request again on another connection, so the peer may receive it twice.
+// ask sends a request and reads the answer. If a kept connection is dead, the peer may receive the request twice.
 func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	size := 0
 	for _, l := range req.Entries {
@@ -114,8 +109,8 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 	}
 }
 
-// take returns a connection to a peer: a kept one, or else a new one. It fails with errNotSpoken if the peer runs an earlier version. It
-// finds that out from a new connection, and remembers it for earlierFor.
+// take returns a kept or new connection to a peer. It remembers for earlierFor that a peer runs an earlier version
+// (errNotSpoken).
 func (a *appender) take(to raft.ServerAddress) (c *appendConn, kept bool, err error) {
 	a.mu.Lock()
 	list := a.kept[to]

@@ -112,8 +112,7 @@ func FuzzAppendCodec(f *testing.F) {
 	})
 }
 
-// A peer of a version that does not know the codec closes the connection. The node then uses
-// Raft's own encoding, and for a while does not try again whether the peer has been upgraded.
+// If a peer of an earlier version closes the connection, the node uses Raft's encoding for a while.
 func TestAppendToAnEarlierVersion(t *testing.T) {
 	var tried int
 	old, err := net.Listen("tcp", "127.0.0.1:0")
@@ -215,8 +214,7 @@ func TestAppendThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestHeadsKeepNoBodies: a node keeps only the head of a long entry in memory. If an empty field of the head pointed into the
-// body of the request, the whole body would stay.
+// TestHeadsKeepNoBodies: the head of a long entry, which stays in memory, does not keep the request's body there.
 func TestHeadsKeepNoBodies(t *testing.T) {
 	dir, err := openDirectory(memberConfig(t, ""), t.TempDir(), hclog.NewNullLogger(), datadir.Hooks{})
 	if err != nil {

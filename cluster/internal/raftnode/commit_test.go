@@ -76,9 +76,7 @@ func (a *alone) owner() (owner string) {
 	return owner
 }
 
-// A former leader has an entry that no other node got. Its disk is full, so it cannot cut that
-// entry off. After each failure the new leader goes back by one entry, until a request holds only
-// entries that both nodes have. The commit index in that request is beyond these entries.
+// A request's commit index commits nothing beyond the request's last entry: there, a node may have a former leader's entry.
 func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 	a := startAlone(t)
 	noop := &raft.Log{Index: 2, Term: 5, Type: raft.LogNoop}
@@ -108,8 +106,7 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 	}
 }
 
-// termGate is a disk that is slow to write a later term, and writes an earlier term after it. A
-// real disk may do so if it gets both writes at once.
+// termGate is a disk that writes a later term slowly, so that an earlier term is written after it.
 type termGate struct {
 	raft.StableStore
 	later   uint64
@@ -131,9 +128,7 @@ func (g *termGate) Set(k, v []byte) error {
 	return g.StableStore.Set(k, v)
 }
 
-// A node was suspended during an election, and so was the winner of that election. In the next
-// election the node is asked for its vote. While it writes the new term to its disk, a heartbeat of
-// the earlier winner arrives. The node must not follow that leader after it has voted for another.
+// A node that is writing the new term in which it votes does not follow the earlier term's leader.
 func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	gate := &termGate{later: 9, begun: make(chan struct{}), resume: make(chan struct{}), written: make(chan struct{})}
 	a := startAlone(t, func(cfg *Config) {

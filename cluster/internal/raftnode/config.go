@@ -87,8 +87,7 @@ type Leadership struct {
 	Self bool   // this node leads
 }
 
-// clusterName makes a name for a new cluster: a random one if there are no peers. Each of several first members makes
-// the name on its own, so the name is derived from the list of peers (--peers), which must be the same on all of them.
+// clusterName makes the name of a new cluster. First members must agree on it, so it is derived from peers, if there are any.
 func clusterName(peers []Peer) string {
 	if len(peers) == 0 {
 		return rand.Text()

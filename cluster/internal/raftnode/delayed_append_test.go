@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestWhoIsNotNeeded: there are two conditions under which the leader does not need a follower for an entry. A majority has the
-// entry without that follower. And the follower is not among those that would stand for election first.
+// TestWhoIsNotNeeded: the leader does not need a follower if a majority has the entry without it, and it would not stand for
+// election first.
 func TestWhoIsNotNeeded(t *testing.T) {
 	voter := func(id string) raft.Server { return raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter} }
 	learner := raft.Server{ID: "x", Suffrage: raft.Nonvoter}

@@ -12,21 +12,14 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// A member is its data directory, not its id. A node that comes back under its id with another directory
-// has forgotten its votes and what it has acknowledged, and with its vote a majority could forget a lock.
-// So every directory has a name of its own. That name is in every request of Raft, in every answer but
-// those to InstallSnapshot and TimeoutNow, and in the status that nodes tell each other (peers/status.go). A
-// node keeps in node.json with which directory it has met each member. From a member that comes with another directory,
-// it takes no vote, no acknowledgement and no request, until the member has been removed from the cluster
-// and taken in again.
+// A member is its data directory, not its id. A node that is back under its id with another directory has forgotten its votes and
+// acknowledgements, and with its vote a majority could forget a lock. So every directory has a name, which is in every request of
+// Raft, in every answer but those to InstallSnapshot and TimeoutNow, and in the status (peers/status.go). From a member with
+// another directory than node.json has for it, a node takes no vote, no acknowledgement and no request, until that member has
+// been removed and taken in again.
 //
-// A request that names no directory or no cluster is refused (scrutiny.go), and so is an answer that names no directory.
-//
-// Each of these messages also names the cluster, if the sender knows the name. Raft takes two entries with the same term and index for
-// the same entry, and two young clusters often have such entries. A node may get requests of the leader of another cluster. Perhaps that
-// cluster has a member at the address that this node now has, or an operator has founded a new cluster on the old addresses. Without the
-// name of the cluster, the two logs would mix. For the same reason a node refuses an answer that comes from another member than the one
-// that it has asked.
+// Each message also names the cluster, if the sender knows the name. An address may pass from one cluster to another, and Raft
+// takes entries with the same term and index for the same.
 
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = datadir.ErrOtherCluster
@@ -34,15 +27,14 @@ var errOtherCluster = datadir.ErrOtherCluster
 // Directory returns the name of the data directory.
 func (r *Node) Directory() string { return r.dir.Name() }
 
-// Blank reports whether this node is a first member of its cluster and holds nothing from before: this process made the
-// directory, or the log has only the first configuration.
+// Blank reports whether this node is a first member with nothing from before: its directory is new, or its log has only the first
+// configuration.
 func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
-// Meet notes the directory of a member that was not met before. The caller must have heard of the directory from the node at the member's
-// configured address, or from a node that claims to have that address. Meet fails with datadir.ErrOtherDirectory if the member was met
-// with another directory, or with the error of the write to node.json.
+// Meet notes the directory that the node at a member's address has named, or fails with datadir.ErrOtherDirectory if another is
+// noted.
 func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory), nil) }
 
 // Met reports whether a member was met before, and whether that was with this directory. Unlike Meet, it notes nothing.
@@ -57,8 +49,7 @@ func (r *Node) Recognize(id, directory string) error {
 	return err
 }
 
-// recognize does the work of Recognize. The result known is true if there is nothing to note: the node was met with this
-// directory, or names none.
+// recognize does the work of Recognize. The result known is true if there is nothing to note.
 func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	if len(directory) == 0 {
 		return true, nil
@@ -73,16 +64,13 @@ func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	return false, fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 }
 
-// meet checks the directory that a node names in a request or an answer of Raft. If the node is a member that was not met before,
-// and addr is the member's address, the method meet remembers the directory. The parameter addr is the address that was asked, or
-// the address that the sender of a request claims. A nil addr stands for the member's address. The address matters because a
-// removed node that still runs may use the id of the member that has replaced it. Such a node has another address.
+// meet checks a node's directory, and remembers it for a member at addr (nil: any address). Elsewhere, a removed node may use the
+// id.
 func (r *Node) meet(id, directory, addr []byte) error {
 	if known, err := r.recognize(id, directory); known || err != nil {
 		return err
 	}
-	// Only the directory of a member is remembered, because any caller can name an id that is no member's. While
-	// Raft starts, the members are not known yet.
+	// Any caller can name an id, so only a member's directory is remembered.
 	running := r.trans.raft.Load()
 	if running == nil {
 		return nil
@@ -97,13 +85,11 @@ func (r *Node) meet(id, directory, addr []byte) error {
 	return r.dir.Remember(string(id), string(directory), r.configured.Load())
 }
 
-// separator separates a node's address from the name of its directory, and from what else EncodePeer adds. A version
-// that knows no directories takes all of this for the address. This does no harm, because that version forwards nothing
-// to a node of this version: it only shows the address.
+// separator separates the parts of what EncodePeer returns. A version without directories shows all parts as the address.
 var separator = []byte{0}
 
-// EncodePeer adds to this node's own address the names of its directory and cluster. It also adds whether the node makes promises to
-// leaders (read_lease.go), and whether its clients listen for messages (commit_notification.go).
+// EncodePeer adds to this node's own address its directory, its cluster, and whether it makes promises (read_lease.go) and has
+// listening clients (commit_notification.go).
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
@@ -134,8 +120,8 @@ func statedBy(by raft.RPCHeader) []byte {
 	return addr
 }
 
-// known fails if the sender of the header belongs to another cluster, or if it is a member that this node has met with another
-// data directory. The parameter addr is as in the method meet.
+// known fails if the header's sender belongs to another cluster or was met with another data directory. The parameter addr is
+// that of meet.
 func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {
@@ -144,9 +130,7 @@ func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	return t.meet(by.ID, said.directory, addr)
 }
 
-// knownAs fails if an answer does not come from the member that was asked (the parameter id), names no directory, or fails the
-// check of the function known or believable. The parameter to is the address that was asked, and lastIndex is the last log index
-// that the answer reports.
+// knownAs fails if an answer from the address to is not by the member id, names no directory, or fails known or believable.
 func (t *transport) knownAs(id raft.ServerID, to raft.ServerAddress, by raft.RPCHeader, term, lastIndex uint64) error {
 	if string(by.ID) != string(id) {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(string(by.ID)), id)
@@ -157,8 +141,7 @@ func (t *transport) knownAs(id raft.ServerID, to raft.ServerAddress, by raft.RPC
 	return cmp.Or(t.known(by, []byte(to)), t.believable(term, lastIndex))
 }
 
-// believable fails if no honest member can give an answer with this term and this last index. The check is needed
-// because a leader steps down when an answer has a later term.
+// believable fails if no honest member can give this answer. A later term would make a leader step down.
 func (t *transport) believable(term, lastIndex uint64) error {
 	own := uint64(0)
 	if r := t.raft.Load(); r != nil {

@@ -10,9 +10,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Everything returns the state after the last entry of the log, committed or not, and the index of that entry. A restarted
-// node without a leader does not know how much of its log is committed, and has applied nothing after its last
-// snapshot. But the log after the snapshot may hold what the node has acknowledged.
+// Everything returns the state after the last entry, committed or not: a restarted node may have acknowledged more than it has
+// applied.
 func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 	last, err := r.dir.Log.LastIndex()
 	if err != nil {

@@ -65,9 +65,8 @@ func (a *alone) sayings() (list [][]byte) {
 	return append(list, append([]byte{peerport.ProtoAppend}, appendRequest(nil, a.next())...))
 }
 
-// TestMutatedRequests sends requests of peers, with some of their bytes changed, to a real node of
-// three. The node does not end, loses nothing that is committed, and follows the next leader.
-// $LOCKSTEP_FRAMES says how many are sent, $LOCKSTEP_SEED which.
+// TestMutatedRequests: requests with changed bytes end no node and change no committed entry. $LOCKSTEP_FRAMES is their number,
+// $LOCKSTEP_SEED chooses them.
 func TestMutatedRequests(t *testing.T) {
 	count, seed := clustertest.Number("LOCKSTEP_FRAMES", 1500), clustertest.Number("LOCKSTEP_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("LOCKSTEP_SEED=%d", seed)

@@ -16,9 +16,7 @@ func raftLogger(log *slog.Logger) hclog.Logger {
 	})
 }
 
-// raftLoggerOf is raftLogger for a running node. Raft logs every failed attempt to reach a member, several times a second. So
-// raftLoggerOf passes at most one warning or error of each kind and member per hour; package peers logs when a member falls
-// silent or is back (health.go).
+// raftLoggerOf passes at most one warning or error of each kind and member per hour: Raft logs every failed attempt.
 func raftLoggerOf(log *slog.Logger, now func() time.Duration) hclog.Logger {
 	few := newSeldom(log, slog.LevelInfo, now)
 	few.pause = time.Hour

@@ -51,8 +51,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	out, err := m.fsm.Apply(l.Index, l.Data)
 	if err != nil {
-		// Later entries were evaluated on the state after this one, and this node does not have that state. So compare-and-append rejects
-		// them here until the process has ended.
+		// Later entries were evaluated on the state after this one, which this node lacks, so compare-and-append rejects them.
 		advice := ": " + datadir.AdviceRejoin
 		if errors.Is(err, raftfsm.ErrNewer) {
 			advice = "" // the error itself says what to do
@@ -71,8 +70,7 @@ func (m *machine) Apply(l *raft.Log) any {
 }
 
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
-	// Raft counts an entry as applied whenever Apply returns, even after a failure. So a snapshot would claim entries that it
-	// does not contain, or would hide the damaged entry from the next start.
+	// Raft counts an entry as applied even if Apply fails, so a snapshot would claim entries that it lacks.
 	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
 		return nil, err
 	}
@@ -81,9 +79,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return w, nil
 }
 
-// bring makes room for so many bytes in memory. If memory is scarce, it waits for the collector, then for the snapshot that is being
-// written, and then until package cluster has given up earlier states (Hooks.Crowded). It is called before an evaluation or an entry
-// makes data, or copies data to change it, and before a piece of a snapshot is read.
+// bring makes room in memory, and may wait. It is called before data are made, copied, or read from a snapshot.
 func (m *machine) bring(bytes int) {
 	brake.Bring(bytes)
 	m.awaitRoom(brake.Crowded)
@@ -92,8 +88,8 @@ func (m *machine) bring(bytes int) {
 	}
 }
 
-// awaitRoom waits, if memory is crowded, until the snapshot that is being written is complete. A snapshot holds the state as it was
-// when it began. If all keys are replaced while it is written, there are two states, and the node may lack the memory for both.
+// awaitRoom waits, if memory is crowded, for the snapshot being written: that snapshot keeps an earlier state beside the present
+// one.
 func (m *machine) awaitRoom(crowded func() bool) {
 	w := m.written.Load()
 	if w == nil || !w.begun.Load() || w.isOver() || !crowded() {
@@ -108,8 +104,7 @@ func (m *machine) awaitRoom(crowded func() bool) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
-	// ForgetBefore comes before the restore, because it may fail, and an error must leave the state as it was. It can come first, because
-	// the snapshot and its configuration are on the disk already.
+	// ForgetBefore comes first because it may fail, and an error must leave the state as it was. The snapshot is on disk already.
 	at := m.log.dir.SnapshotConfiguration()
 	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err
@@ -129,10 +124,8 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	return nil
 }
 
-// brakedReader makes room in memory before it reads a piece of a snapshot. The present state stays until the new one is whole, so near
-// the memory limit there is no room for a third state. A third state may be one that a backup reads, or one that Raft still writes as a
-// snapshot. It is safe to wait here until Raft has written that snapshot: once Persist has begun, Persist needs neither the state machine
-// nor Raft's main goroutine.
+// brakedReader makes room in memory before it reads a piece of a snapshot. It may wait for a snapshot that Raft writes: once
+// begun, Persist needs neither the state machine nor Raft's main goroutine.
 type brakedReader struct {
 	in    io.Reader
 	bring func(bytes int)

@@ -19,8 +19,8 @@ import (
 	"lockstep/store"
 )
 
-// TestAppliedEntriesAreLetGo: Raft holds dozens of entries until the last of them has been applied. The node reads the data of
-// long ones only one entry at a time, so that the data of all is never in memory at once.
+// TestAppliedEntriesAreLetGo: the data of long entries are read one entry at a time, although Raft holds dozens until the last is
+// applied.
 func TestAppliedEntriesAreLetGo(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger, Fatal: func(err error) { t.Error(err) }})
@@ -85,8 +85,7 @@ func sentSnapshot(t *testing.T, dir *datadir.Dir) []byte {
 	return state.Bytes()
 }
 
-// TestRestoreThatFails: with a snapshot, a node may have to note which members it forgets. If that fails, the node keeps its
-// state, because Raft believes that the state has not changed.
+// TestRestoreThatFails: if a node cannot note which members it forgets with a snapshot, it keeps its state, as Raft believes.
 func TestRestoreThatFails(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	disk := &fullDisk{Files: cfg.Disk.Files}
@@ -145,9 +144,8 @@ func TestOneStateBesideTheWritten(t *testing.T) {
 	m.awaitRoom(func() bool { t.Error("the state has been written"); return true })
 }
 
-// TestCopyingAwaitsTheWritten: while a snapshot of the state is being written, a small evaluation or entry copies much data. It
-// waits in the middle of its work until the snapshot is written. If it waited only at the end, one more state would be in
-// memory.
+// TestCopyingAwaitsTheWritten: an evaluation or entry that copies much data waits, in the middle, for the snapshot that is being
+// written.
 func TestCopyingAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	const keys, large = 8, 1 << 20
