@@ -16,17 +16,14 @@ import (
 	"lockstep/store/codec"
 )
 
-// A new node asks a member, whichever it reaches, to add it to the cluster. It first asks the member for its status, because it
-// has to know the name of the cluster (bind). Then it asks over a connection to the member's peer port that begins with 'J' and
+// A new node asks any member to add it to the cluster, after bind. The connection to the member's peer port begins with 'J' and
 // carries one frame each way:
 //
 //	kind 1  join    str id | str peer address | str data directory
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
-// Frames and str are as in internal/forward/wire.go. A version that does not know the data directory sends none, and skips that
-// of another node. The member asks the leader to add the new node. The leader first calls the new node at the peer address of
-// the frame, then adds the node and sends it the log.
+// Frames and str are as in internal/forward/wire.go. A version that does not know the data directory sends none, and skips it.
 const (
 	frameJoin       = 1
 	frameJoinAnswer = 2
@@ -94,9 +91,7 @@ func (n *Node) admit(a adminRequest) error {
 	return n.administer(a)
 }
 
-// join asks members until this node is a member, or is refused for good, for example because its id or its address belongs to
-// another node. If this node reaches no member, or the leader does not reach this node, join asks again. A node that has a
-// configuration of the cluster in its log need not ask.
+// join asks members again and again until this node is a member, or is refused for good.
 func (n *Node) join() {
 	defer n.work.Done()
 	said, again := "", 0
@@ -135,8 +130,7 @@ func (n *Node) joinThrough(addr string) error {
 	return n.askToJoin(addr, n.cons.Directory())
 }
 
-// call opens a connection to a member for one question. The connection ends after joinTimeout, and when this node closes; the
-// caller must call the function over in any case.
+// call opens a connection, which ends after joinTimeout or when this node closes. The caller must call over in any case.
 func (n *Node) call(addr string, protocol byte) (conn net.Conn, over func(), err error) {
 	if conn, err = n.cfg.peers.Dial(addr, protocol, peerport.DialTimeout); err != nil {
 		return nil, nil, err
@@ -150,8 +144,7 @@ func (n *Node) call(addr string, protocol byte) (conn net.Conn, over func(), err
 	}, nil
 }
 
-// bind asks a member for the name of its cluster, and notes that this node joins that cluster. Before that, this node takes
-// nothing from any leader: another cluster may have been told this node's address, too (raftnode/binding.go).
+// bind asks a member which cluster this node joins, and notes it. Until then, this node follows no leader (raftnode/binding.go).
 func (n *Node) bind(addr string) error {
 	conn, over, err := n.call(addr, peerport.ProtoFacts)
 	if err != nil {

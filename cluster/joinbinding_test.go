@@ -25,8 +25,7 @@ func anotherThree(t *testing.T) *three {
 	return other
 }
 
-// Another cluster was told the address of a new node before that node ran. At first the new node cannot reach the cluster that it
-// joins. Neither then nor later does it take anything from the other cluster.
+// A new node takes nothing from another cluster that was told its address, even while it cannot reach its own.
 func TestJoiningNodeFollowsNoOtherCluster(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)
@@ -59,8 +58,7 @@ func TestJoiningNodeFollowsNoOtherCluster(t *testing.T) {
 	c.same()
 }
 
-// A node that has begun to join one cluster is started again with the address of another one. If it has taken nothing of the first
-// one, it may join the other. Otherwise it ends.
+// A node that has begun to join one cluster may join another after a restart, unless it has taken something of the first.
 func TestJoiningNodeIsToldAnotherCluster(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)
@@ -99,8 +97,8 @@ func TestJoiningNodeIsToldAnotherCluster(t *testing.T) {
 	c.voters("n1", "n2", "n3", "n4")
 }
 
-// TestJoiningNodeThatHasTakenNothing: a node has begun to join one cluster, but has stored no data of it. When it hears
-// of another cluster, it does not end. It logs what the operator should do, and continues to ask.
+// TestJoiningNodeThatHasTakenNothing: a joining node without data that hears of another cluster logs what to do, and continues to
+// ask.
 func TestJoiningNodeThatHasTakenNothing(t *testing.T) {
 	c, w := wired(t, discoverable)
 	i := c.newcomer(w, "n4", 0) // nobody answers: the others do not run

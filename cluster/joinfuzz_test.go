@@ -13,9 +13,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// FuzzJoin gives any bytes to both ends of the join protocol: to the member that reads the request, and to the joining node that
-// reads the answer. If a member accepts a request, every node can store the id and the address in the request, and tell them to
-// others.
+// FuzzJoin gives any bytes to both ends of the join protocol. An accepted request has an id and an address fit to be stored.
 func FuzzJoin(f *testing.F) {
 	request := func(id, addr string) []byte {
 		return frame.End(codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), id), addr), 0)

@@ -7,10 +7,7 @@ import (
 	"time"
 )
 
-// TestJoinBesideLeases is the short form of bench/snapshots. An empty node joins a cluster with
-// many locks, whose log no longer goes back to its beginning. Meanwhile owners renew leases through
-// every node, and through the new node as soon as it serves. No lease is lost, and in the end all
-// nodes have the same state.
+// TestJoinBesideLeases is the short form of bench/snapshots: no lease is lost while an empty node joins and owners renew leases.
 func TestJoinBesideLeases(t *testing.T) {
 	const locks, some = 20_000, 500
 	const lease, renewal = 4 * time.Second, 100 * ms // far apart: the machine may be slow

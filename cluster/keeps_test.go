@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// keepers are commands that write a string and keep its deadline. They must also keep how late the reply was that promised the
-// deadline, because the lease counts from that reply.
+// keepers are commands that write a string. They must keep its deadline, and how late the reply was that promised the deadline.
 var keepers = []string{"SET lock 7 XX KEEPTTL", "INCR lock", "DECR lock", "INCRBY lock 94", "DECRBY lock 4", "INCRBYFLOAT lock 0.5",
 	"APPEND lock 0", "SETRANGE lock 0 9", "SETBIT lock 5 1", "GETEX lock"}
 
-// The reply to an owner was late, so its key lives on beyond its deadline. A later write that sets no deadline does not shorten
-// the key's life. The write may be in the same transaction or after it.
+// A later write without a deadline does not shorten the life that a late reply has given a key, in a transaction or not.
 func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 	for _, write := range keepers {
 		bubble(t, func(t *testing.T) {
@@ -33,8 +31,7 @@ func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 	}
 }
 
-// A lock is taken on three nodes, and the followers get that write late. Then another write keeps the deadline, in a script or
-// without one. Nobody else gets the lock before its time is over, counted from the first reply.
+// A write that keeps the deadline of a lock gives nobody else the lock early, even if the followers got the lock late.
 func TestRealRaftWriteKeepsTheLease(t *testing.T) {
 	const script = `if redis.call('EXISTS', KEYS[1]) == 0 then return 'gone' end
 		redis.call(unpack(ARGV)) return redis.call('EXISTS', KEYS[1])`

@@ -200,8 +200,8 @@ func TestCopyingAwaitsTheWritten(t *testing.T) {
 	}
 }
 
-// TestRestoreAwaitsTheWritten: near the memory limit there is no room for three states. So a node that still writes a state
-// waits before it reads a snapshot of a peer. Other readers, such as a backup, give up their states.
+// TestRestoreAwaitsTheWritten: near the memory limit, a node waits for its own snapshot before it reads a peer's. Other readers
+// give up their states.
 func TestRestoreAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	cfg := memberConfig(t, t.TempDir())
@@ -236,8 +236,7 @@ func TestRestoreAwaitsTheWritten(t *testing.T) {
 	}
 }
 
-// If an entry that Raft takes for written cannot be written, the process ends. Until then Raft counts the entry as applied,
-// although it is not. So no snapshot may be taken meanwhile.
+// While an entry that could not be written counts as applied in Raft, no snapshot may be taken.
 func TestNoSnapshotOfEntriesThatAreLost(t *testing.T) {
 	g, fatal := &crashdisk.Gate{}, make(chan error, 9)
 	always := func() bool { return true }

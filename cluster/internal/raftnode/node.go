@@ -99,8 +99,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
 	rc.CommitTimeout = 10 * time.Millisecond // how late followers learn of a commit when nothing follows it
 	rc.SnapshotThreshold, rc.SnapshotInterval, rc.TrailingLogs = cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs
-	// Raft blocks when the first channel is full, and drops news when the second one is. So both have room, and the method report drains
-	// them at once.
+	// Raft blocks when the channel won is full, and drops news when the channel seen is. So report drains both at once.
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
 	rc.NotifyCh = won
 	rc.Logger = logs
@@ -127,8 +126,7 @@ func openDirectory(cfg *Config, path string, lines hclog.Logger, hooks datadir.H
 	return datadir.Open(path, datadir.Options{Disk: cfg.Disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: lines, Hooks: hooks})
 }
 
-// dirHooks returns the functions by which the data directory calls this node. The directory calls them only when Raft
-// uses the log; r.trans is set by then.
+// dirHooks returns the functions by which the data directory calls this node. The directory calls them only after r.trans is set.
 func (r *Node) dirHooks() datadir.Hooks {
 	return datadir.Hooks{
 		Logger: r.cfg.Logger,
@@ -151,8 +149,7 @@ func (r *Node) dirHooks() datadir.Hooks {
 	}
 }
 
-// start starts Raft on what the disk holds. If a part of the log is missing or
-// cannot be read, Raft panics, and start returns an error.
+// start starts Raft on what the disk holds. It returns Raft's panic about an unreadable log as an error.
 func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -247,8 +244,7 @@ func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<
 	}
 }
 
-// bootstrap gives a new node its first configuration, if the node founds a cluster. All first members write the same
-// configuration, so their logs agree. A node that joins a cluster gets its configuration from that cluster.
+// bootstrap gives a founder its first configuration. All first members write the same one, so their logs agree.
 func (r *Node) bootstrap(rc *raft.Config) error {
 	exists, err := raft.HasExistingState(r.dir.Log, r.dir.Stable, r.dir.Snapshots)
 	if err != nil {
@@ -306,13 +302,8 @@ func (r *Node) foreignPeer() string {
 	}
 }
 
-// comparePeers warns if --peers differs from the members in the data directory: the node goes by the directory, and ignores --peers. It
-// fails if this node is the only member of its cluster and --peers names others. These would found another cluster, and that cluster
-// would grant the locks that this node has granted. It does not fail if the cluster was founded with the same --peers, because the
-// cluster has then removed the others.
-//
-// If this node is the only member and --join is given, comparePeers fails if an address of --join is of another cluster. The node would
-// not join that cluster, and both would grant the same locks.
+// comparePeers warns if --peers differs from the members. It fails if this node is a cluster's sole member and --peers or --join
+// stand for another.
 func (r *Node) comparePeers() error {
 	if r.founding || len(r.cfg.Peers)+len(r.cfg.Join) == 0 {
 		return nil
@@ -349,8 +340,8 @@ func (r *Node) comparePeers() error {
 	return nil
 }
 
-// Propose appends an entry and returns when this node has applied it. ErrNotExecuted: it was not appended and never will
-// be. ErrUnknown: it may be applied later, here and everywhere, or never.
+// Propose returns when this node has applied the entry. ErrNotExecuted: it was not appended and never will be. ErrUnknown: it may
+// still be applied.
 func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	if len(entry) > maxEntry {
 		r.trans.refused.sayAt(slog.LevelError, "entry too long", "An entry is larger than the log can hold, and is not written; report this", "bytes", len(entry))
@@ -375,8 +366,8 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", ErrUnknown, f.Response())
 }
 
-// Barrier returns nil when this node has applied every entry of earlier leaders. It fails with ErrTransferring during a
-// leadership transfer, and with ErrStopped when this node quits.
+// Barrier returns nil when this node has applied every entry of earlier leaders. ErrTransferring: leadership is being
+// transferred.
 func (r *Node) Barrier() error {
 	if !r.proposals.enter() {
 		return ErrTransferring
@@ -388,8 +379,8 @@ func (r *Node) Barrier() error {
 	return ErrStopped
 }
 
-// await returns the error of an entry that Raft was asked to append, or ErrRaftShutdown when this node quits. After its shutdown,
-// Raft answers no entry that still waits for the state machine, such as a barrier behind the replay of a long log.
+// await returns the error of f, or ErrRaftShutdown when this node quits: a stopped Raft answers no entry that waits for the state
+// machine.
 func (r *Node) await(f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// placeTick is how often the node looks whether its data directory is still in its place. Suppose that it is not, and that this
-// is the only node. What the node acknowledges before it looks is then lost when the process ends.
+// placeTick is how often the node looks for its data directory. If that is gone, what a sole node acknowledges meanwhile is lost.
 const placeTick = time.Second
 
 // watchPlace ends the process when the data directory is not in its place any more.

@@ -8,8 +8,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// TestQuitAnswersWhatWaitsForTheStateMachine: a node that is told to stop while it replays a long log waits neither for its barrier nor
-// for its proposals. Raft would never answer them.
+// TestQuitAnswersWhatWaitsForTheStateMachine: a node that stops while it replays a long log does not wait for Raft's answers,
+// which would never come.
 func TestQuitAnswersWhatWaitsForTheStateMachine(t *testing.T) {
 	applies, release := make(chan struct{}, 1), make(chan struct{})
 	leads := make(chan Leadership, 100)

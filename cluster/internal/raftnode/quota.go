@@ -6,15 +6,12 @@ import (
 	"time"
 )
 
-// The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses requests that add data, as at
-// maxmemory. It still accepts requests that delete, release and renew. Some of these add data, too (store/no_room.go), so there is a
-// reserve for them. The reserve limits how much the data grow after the directory has become full. It does not limit how large the
-// directory is, because then the log and the snapshots that are being written would use it up.
+// A leader whose data directory has more bytes than Config.DataQuota refuses requests that add data, as at maxmemory. Requests
+// that delete, release and renew may add a little (store/no_room.go), and have a reserve. The reserve limits the data, not the
+// directory, which the log and new snapshots also fill.
 //
-// Any node with a full directory takes snapshots, because after each one it can delete the log up to the previous snapshot.
-//
-// But a snapshot writes all data, and it frees nothing if the two snapshots that the node keeps are larger than the quota
-// by themselves. So the pause between two snapshots doubles with each one that frees little (shortenings).
+// A node with a full directory takes snapshots, to delete the log up to the previous one. The pause doubles after one that frees
+// little (shortenings).
 
 const (
 	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.
@@ -24,8 +21,8 @@ const (
 	// free little.
 	quotaPause     = 2 * time.Second
 	quotaPauseMost = 4 * time.Minute
-	// A snapshot frees little if it frees less than one part in littleShare of the quota. The state has changed much if the log
-	// has grown, or the data have shrunk, by one part in muchShare of the quota.
+	// A snapshot frees little below one part in littleShare of the quota. The state has changed much from one part in muchShare
+	// on.
 	littleShare = 64
 	muchShare   = 8
 	// The reserve is one part in reserveShare of the quota.
@@ -40,10 +37,8 @@ type quota struct {
 	data  atomic.Int64 // bytes of data when Full found the directory full, plus 1; 0: Full has not found it full
 }
 
-// Full reports whether the data directory is above its quota. It counts what was there at the last measurement, and the bytes
-// that this node has proposed since. The parameter size is the present size of the data. If the directory is full, the result
-// data is the size of the data when the leader first found the directory full, and the result most is the size that the data may
-// reach.
+// Full reports whether the directory is above its quota. size, data and most are sizes of the data: now, when that began, and at
+// most.
 func (r *Node) Full(size int64) (data, most int64, full bool) {
 	q := &r.quota
 	if r.cfg.DataQuota == 0 || q.size.Load()+q.added.Load() <= r.cfg.DataQuota {
@@ -56,8 +51,8 @@ func (r *Node) Full(size int64) (data, most int64, full bool) {
 	return data - 1, data - 1 + r.cfg.DataQuota/reserveShare, true
 }
 
-// watchDirectory measures the data directory, and shortens the log while the directory is too large. But it does not shorten the
-// log until the entries that the log held at the start, up to the index last, have been applied.
+// watchDirectory measures the data directory and shortens the log while the directory is too large, once entries up to last are
+// applied.
 func (r *Node) watchDirectory(last uint64) {
 	every := sizeTick
 	if r.cfg.DataQuota > 0 {
@@ -99,8 +94,7 @@ type shortenings struct {
 	data  int64         // the bytes of the data in that snapshot
 }
 
-// due reports whether to take a snapshot now. The parameters are the bytes of the directory, of the data, and of the log since the
-// newest snapshot.
+// due reports whether to take a snapshot now. log is the length of the log since the newest snapshot, size that of the directory.
 func (s *shortenings) due(now time.Duration, size, data, log int64) bool {
 	switch {
 	case size <= s.quota || s.quota == 0:
@@ -117,8 +111,7 @@ func (s *shortenings) due(now time.Duration, size, data, log int64) bool {
 	return now-s.at > s.pause && (log > 0 || s.pause == quotaPause)
 }
 
-// changed reports whether snapshots promise to free more than the last one did. They do if the state has changed much, or if the data
-// have shrunk so much that two snapshots of them may make the directory small enough.
+// changed reports whether a snapshot promises to free more than the last one did. Two snapshots are kept, so shrunk counts twice.
 func (s *shortenings) changed(size, data, log int64) bool {
 	shrunk, much := s.data-data, s.quota/muchShare
 	return log >= much || shrunk >= much || shrunk > 0 && size-2*shrunk <= s.quota

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSnapshotsThatFreeNothing: if the snapshots of a full directory free nothing, the pauses between them become longer and
-// longer. When snapshots may free something, the next one comes soon.
+// TestSnapshotsThatFreeNothing: the pauses between snapshots that free nothing grow. When a snapshot may free something, the next
+// one comes soon.
 func TestSnapshotsThatFreeNothing(t *testing.T) {
 	const quota, data, entry = 256 << 20, 150 << 20, 300
 	now, size := time.Hour, int64(2*data)

@@ -8,8 +8,7 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// CheckFounder fails if addr stands for every address of the machine, such as 0.0.0.0. A new cluster would keep addr for its only member.
-// A node that joins would then get a vote, but could never reach that member.
+// CheckFounder fails if addr stands for every address of the machine: no joining node could reach the founder there.
 func CheckFounder(addr string) error {
 	if roster.ReachesNobody(addr) {
 		return fmt.Errorf("--peer-listen %s stands for every address: say with --peer-advertise under which one other nodes reach this node, even if none joins yet", addr)
@@ -31,8 +30,7 @@ func (r *Node) warnOfAddress() {
 	}
 }
 
-// reaches fails unless the change removes a member, if a member other than the changed one has an address that stands for every
-// address. Nobody could reach that other member. Earlier versions founded clusters with such an address.
+// reaches fails if c leaves a member with an address that nobody can reach, as earlier versions allowed. A removal always passes.
 func (c Change) reaches(members []Member) error {
 	for _, m := range members {
 		if c.Kind != RemoveMember && m.ID != c.ID && roster.ReachesNobody(m.PeerAddr) {

@@ -8,8 +8,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// TestFounderOfEveryAddress: a node founds no cluster under an address that stands for every address, such as 0.0.0.0.
-// After the refusal it can still found one under another address.
+// TestFounderOfEveryAddress: a node founds no cluster under an address such as 0.0.0.0, but can then do so under another address.
 func TestFounderOfEveryAddress(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	for _, addr := range []string{"0.0.0.0:7379", "[::]:7379", ":7379"} {
@@ -22,9 +21,8 @@ func TestFounderOfEveryAddress(t *testing.T) {
 	openMember(t, cfg)
 }
 
-// TestMemberOfEveryAddress: an earlier version has founded a cluster whose only member has the address 0.0.0.0. Nobody
-// can reach that member, so a second member would get a vote and reach nobody. The cluster takes in no second member
-// until the first one has a real address.
+// TestMemberOfEveryAddress: a cluster whose only member has the address 0.0.0.0 takes in no second member before the first has a
+// real address.
 func TestMemberOfEveryAddress(t *testing.T) {
 	cfg, log := memberConfig(t, t.TempDir()), new(clustertest.Log)
 	cfg.Addr, cfg.Logger = "0.0.0.0:7379", log.Logger()

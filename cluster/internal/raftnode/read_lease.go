@@ -8,22 +8,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Before a leader answers a read, it asks its followers whether it still leads. It may leave that out if they have just
-// answered, and no other node can be elected for a while (Raft dissertation, section 6.4.1). The heartbeat timeout of the
-// followers does not guarantee that nobody is elected. A restarted follower votes at once. So does a follower that gets a vote
-// request because of a leadership transfer, or from a node that has found the process of the leader gone.
+// A leader may answer a read without asking its followers if they have just answered, and no other node can be elected for a
+// while (Raft dissertation, section 6.4.1). Raft does not guarantee that: a restarted follower votes at once, and so does one
+// that is asked because of a leadership transfer or a dead leader process.
 //
-// So a node with Config.LeaseReads makes a promise with every request that it takes from a leader. For votePromise, the node sends no
-// vote for another node, and no vote request, which would be a vote for itself. A request of that leader may still arrive after Raft has
-// decided to vote and before the vote leaves. Raft refuses that request, because the request's term is old by then. A node says in every
-// message of Raft that it makes promises, so a leader never counts on a node that makes none.
+// So a node with Config.LeaseReads makes a promise with every request that it takes from a leader: for votePromise it sends
+// neither a vote for another node nor a vote request. If a leader's request arrives between Raft's decision to vote and the vote,
+// Raft refuses it, because its term is old by then. To delay an arriving vote request would not be enough: it could wait in
+// Raft's queue while the node makes its next promise.
 //
-// A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. But a
-// leader cannot always tell that a clock stood still while others went on, such as the clock of a
-// suspended machine; that is why lease reads are an option.
-//
-// A node delays the vote requests that it sends, and its answers to the vote requests of other nodes. It does not delay a vote request
-// when it arrives, because that would not be enough: the request could still wait in Raft's queue when the node makes its next promise.
+// A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. A leader cannot always tell that a
+// clock stood still, so lease reads are an option.
 
 const (
 	// votePromise must stay the same in all versions: leaders count on it.
@@ -73,8 +68,7 @@ func (v *heldVotes) wait(stop <-chan struct{}) bool {
 	}
 }
 
-// withhold returns the vote request that the caller gives to Raft instead of rpc. When Raft has answered it, a goroutine waits
-// until the promises made by then are over, and sends the answer to the peer.
+// withhold returns a vote request for Raft in place of rpc. Raft's answer waits until the promises made by then are over.
 func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	answers := make(chan raft.RPCResponse, 1)
 	inner := rpc
@@ -122,8 +116,8 @@ func saidBy(by raft.RPCHeader) (s selfReport) {
 	return s
 }
 
-// leased reports whether self is a voter and a majority of the voters, self included, is bound by a promise to self as the leader of a
-// term. A leader that is no voter has no lease, because a sole remaining voter could elect itself without sending any vote.
+// leased reports whether promises of term bind a majority of the voters, self included. A non-voter has no lease: a sole voter
+// could elect itself.
 func (t *transport) leased(self raft.ServerID, conf raft.Configuration, term uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,9 +10,8 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// Changes of membership, as Raft makes them: one server at a time, each as an entry of the log. Each
-// change is decided on the present configuration, and Raft makes it on no other one (prevIndex). So
-// two operators, or an operator and the promoter, cannot undo each other's work unseen.
+// Each change is decided on the present configuration, and made on no other (prevIndex). So operators and the promoter cannot
+// undo each other's work unseen.
 
 // changeKind is the kind of a change.
 type changeKind int
@@ -58,17 +57,15 @@ var ErrNoChange = errors.New("cluster: nothing to change")
 // Fixed reports whether the members can never change. It returns false, because the members of a Node can change.
 func (r *Node) Fixed() bool { return false }
 
-// Reconfigure changes the membership. It calls the function decide with the present configuration, and makes the change that
-// decide returns if no other change has come first. It returns nil when the change is committed. ErrNotExecuted means that
-// the change was not made and never will be, ErrUnknown that it may still be made. If decide fails, Reconfigure returns
-// that error, but nil for ErrNoChange.
+// Reconfigure makes the change that decide returns for the present configuration, unless another comes first. ErrNotExecuted: it
+// will never be made. ErrUnknown: it may be.
 func (r *Node) Reconfigure(ctx context.Context, decide func([]Member) (Change, error)) error {
 	if !r.proposals.enter() {
 		return ErrNotExecuted
 	}
 	defer r.proposals.leave()
-	// When the barrier is applied, StoreConfiguration has noted the last committed configuration. Raft makes
-	// the change only on the configuration with index prev, and only if that one is committed.
+	// After the barrier, StoreConfiguration has noted the last committed configuration. Raft makes the change on no other one
+	// (prev).
 	if err := r.within(ctx, r.raft.Barrier(applyTimeout)); err != nil {
 		return ErrNotExecuted
 	}

@@ -10,29 +10,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A starting node still has to apply its log. The first request with entries from the leader tells it the commit index, which may be far
-// above what it has applied. Raft's main goroutine then reads the log up to there and passes it to the state machine before it answers
-// this request or any other. So a node with a long log would acknowledge no entry and give no vote for seconds. A cluster of three nodes
-// would then have no majority if one of the others were down.
+// The leader's first request with entries tells a starting node a commit index that may be far above what the node has applied.
+// Raft's main goroutine reads the log up to there before it answers any request. For seconds the node would neither acknowledge
+// nor vote, and still look healthy, because heartbeats are answered on another goroutine. Therefore pace passes the commit index
+// to Raft in steps: in Raft, any follower may learn of a commit late.
 //
-// Therefore the function pace passes the commit index to Raft in steps. That is safe, because in Raft any follower may learn of a commit
-// late. And the node is not ready before it has applied what was committed (CaughtUp).
-//
-// Heartbeats are answered on another goroutine. So without pace the node would look like a healthy follower to all
-// others while it neither acknowledged nor voted. pace does not change the order of the requests.
-//
-// A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and
-// has caught up with the commit index of that leader. So an operator can restart one node after the other. A
-// link to the leader is not enough, because the link exists before the first entry comes. The node serves
-// commands as soon as it has a link, ready or not.
+// A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and has caught up with it. So
+// an operator can restart one node after the other. The node serves commands as soon as it has a link.
 
 const (
-	// paceWindow is how many committed entries may wait for the state machine: with less than LongEntry bytes of data
-	// each they take 8 MB at most. Raft's channel to the state machine takes eight times as many before Raft blocks.
+	// paceWindow is how many committed entries may wait for the state machine. Raft blocks at eight times as many.
 	paceWindow = 1024
-	// paceStep is how much each request may raise the commit index when the window is full although no entry waits
-	// for the state machine. That happens because some entries never reach the state machine, and progress.done stays
-	// before them.
+	// paceStep is how much each request may raise the commit index when entries that never reach the state machine fill the
+	// window.
 	paceStep = 64
 )
 
@@ -67,8 +57,8 @@ func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64)
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
-// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the first entry after the
-// index done is such an entry, so the loop is short.
+// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the loop ends at its first
+// entry.
 func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 	for index := done + 1; index <= p.passed; index++ {
 		if isFor(index) {
@@ -78,10 +68,8 @@ func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 	return false
 }
 
-// confine lowers the commit index to the last entry that the request proves. Raft takes all entries up to the
-// commit index for entries of the leader, but it has compared only the entries of the request. After these
-// entries the log may still have an entry of an earlier leader, which Raft could not delete so far because the disk
-// was full.
+// confine lowers the commit index to the request's last entry: behind that one, a full disk may still hold an earlier leader's
+// entry.
 func confine(req *raft.AppendEntriesRequest) {
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 }
@@ -119,10 +107,7 @@ func (p *progress) caughtUp() bool {
 	return p.caught
 }
 
-// round begins a new round if the present one is over. The goal of a round is the highest commit index that the leader has told before
-// the round. A round ends with the first request that comes after the node has applied the goal. Only that request tells how far the log
-// is committed by then: what the leader told before may be old. If the commit index grew by at most paceStep during the round, the node
-// has caught up. The caller holds mu.
+// round ends the present round if its goal is applied. The node has caught up if the commit index grew little since. mu is held.
 func (p *progress) round() {
 	switch {
 	case p.caught || p.applied == nil:
@@ -192,8 +177,7 @@ func (t *transport) toRaft(rpc raft.RPC) bool {
 	}
 }
 
-// turnAway refuses a request. If a snapshot follows the request, turnAway first reads the snapshot, because the next request comes after
-// the snapshot on the connection. It does not read an absurdly long snapshot.
+// turnAway refuses a request. It first reads a snapshot that follows, because the next request comes after that snapshot.
 func turnAway(rpc raft.RPC, why error) {
 	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && req.Size <= maxSnapshot {
 		if _, err := io.Copy(io.Discard, rpc.Reader); err != nil {
@@ -209,13 +193,12 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 // Led notes that another node has become the leader, perhaps the one that led before: this node has to catch up anew.
 func (r *Node) Led() { r.trans.progress.reset() }
 
-// CaughtUp reports whether this node has, at some time since Led, caught up with the commit index of the leader, except for at
-// most paceStep entries (progress.caughtUp).
+// CaughtUp reports whether this node has, since Led, caught up with the leader's commit index, except for at most paceStep
+// entries.
 func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp() }
 
-// applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as
-// soon as Raft has passed it on, so applied asks the state machine, too. The state machine gets only commands
-// and configurations.
+// applied reports whether all entries up to index are applied. Raft counts an entry once passed on; the state machine gets only
+// commands and configurations.
 func (r *Node) applied(index uint64) bool {
 	if r.raft.AppliedIndex() < index {
 		return false
@@ -235,8 +218,8 @@ func (r *Node) applied(index uint64) bool {
 // overdueTick is how often awaitApplied checks the applied index.
 const overdueTick = 100 * time.Millisecond
 
-// snapshotAt takes a snapshot when the entries up to an index have been applied. Raft itself checks only some time after
-// its start whether a snapshot is due. A process that always ends before that would begin with an ever longer log.
+// snapshotAt takes a snapshot once the entries up to index are applied: Raft itself checks only later, when the process may have
+// ended.
 func (r *Node) snapshotAt(index uint64) {
 	if !r.awaitApplied(index) {
 		return

@@ -56,8 +56,7 @@ func TestWhatWaitsForTheStateMachineIsBounded(t *testing.T) {
 	}
 }
 
-// A leader tells a node up to which index the log is committed. When the node has applied the log up to there, the next request
-// of the leader tells a later index. The node has caught up if that index is only a little higher.
+// A node that has applied the log up to a commit index has caught up if the leader's next one is only a little higher.
 func TestCaughtUp(t *testing.T) {
 	var p progress
 	done := uint64(0)

@@ -11,20 +11,15 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// When a member does not take entries, Raft waits before it sends them again, and twice as long after each further failure. Only a
-// success ends that. After 20 s of failures Raft waits for 10 s. So if the disks of a majority were full, or a majority was away, the
-// cluster would execute nothing for up to 10 s after the majority is well again. Therefore the transport hides these failures from Raft:
-// it sends the entries again itself, until the member takes them or this node no longer leads the member.
-//
-// Raft still waits between its attempts to send a whole snapshot, because each of them costs much.
+// When a member does not take entries, Raft waits twice as long after each failure, up to 10 s, even if a majority is well again
+// by then. Therefore the transport hides these failures from Raft: it sends the entries again itself, until the member takes them
+// or this node no longer leads the member. A failed snapshot it leaves to Raft, because each costs much.
 
-// resendPause is the pause before entries are sent again to a member that answers, but does not take them. A request has up to
-// 1 MB of entries, so a shorter pause would cost the network much.
+// resendPause is the pause before up to 1 MB of entries goes again to a member that answers, but does not take them.
 const resendPause = 200 * time.Millisecond
 
-// deliver sends entries until the member has answered, or until this node stops or no longer leads the member. The answer may be
-// that the member could not store them, because its disk is full. Then deliver waits (rest), and makes Raft send the entries
-// again at once.
+// deliver sends entries until the member answers or is no longer led. If the member could not store them, deliver pauses, and
+// Raft repeats them.
 func (t *transport) deliver(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	send := t.sender(t.appends, t.NetworkTransport)
 	err := t.exchange(id, to, args, resp, send)
@@ -75,8 +70,8 @@ func (t *transport) answered(id raft.ServerID) {
 // backTick is the interval at which the function back looks for an answer to a heartbeat.
 const backTick = 10 * time.Millisecond
 
-// back waits until a peer that was away has answered a heartbeat. It returns false if this node stops, or if it no longer leads the peer
-// in the term at this address. (Raft knows the new address of a peer that has moved.)
+// back waits until a peer that was away answers a heartbeat. It returns false if this node stops or no longer leads the peer
+// there.
 func (t *transport) back(id raft.ServerID, to raft.ServerAddress, term uint64) bool {
 	since := t.step()
 	tick := time.NewTicker(backTick)

@@ -13,8 +13,7 @@ import (
 // restoredTerm is the term of a cluster that begins with a backup.
 const restoredTerm = 1
 
-// Restore writes a backup to a new directory, as the snapshot of the entry at index. The directory begins a cluster with
-// this node as its only member.
+// Restore writes a backup to a new directory as the snapshot at index, for a cluster with this node as its only member.
 func Restore(cfg *Config, path string, backup io.Reader, index uint64) error {
 	dir, err := datadir.Open(path, datadir.Options{Disk: cfg.Disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: raftLogger(cfg.Logger), Unfinished: true})
 	if err != nil {

@@ -2,17 +2,16 @@ package raftnode
 
 import "sync/atomic"
 
-// room is how much may still be proposed before the disk of this node is full. It is measured at the start and once in every troubleTick.
-// The node adds up the bytes of all entries that it proposes. A measurement finds out at which value of that sum the disk will be full.
-// Entries whose outcome was not known at the measurement may not be on the disk yet, so they count as bytes that are still to be written.
+// room is how much may be proposed before this node's disk is full. Proposals of unknown outcome count as bytes still to be
+// written.
 type room struct {
 	begun atomic.Int64 // bytes that this node has proposed
 	done  atomic.Int64 // bytes of those proposed entries whose outcome is known
 	until atomic.Int64 // the value of begun at which the disk will be full
 }
 
-// ShortEntry is the number of bytes up to which an entry is proposed whatever is known of the room on the disks. So locks are granted as
-// long as there is room for them.
+// ShortEntry is the number of bytes up to which an entry is proposed whatever the known room, because locks must still be
+// granted.
 const ShortEntry = 64 << 10
 
 func (r *Node) measureRoom() {
@@ -27,9 +26,8 @@ func (r *Node) proposing(bytes int64) (ended func()) {
 	return func() { r.room.done.Add(bytes) }
 }
 
-// yields hands over leadership if an entry has more than 2*ShortEntry bytes and the disk of this node has no room for it. It
-// reports whether it did. If this node proposed the entry, Raft would depose this node. Package cluster proposes an entry only if
-// a majority has room for it.
+// yields hands over leadership if this node's disk has no room for a long entry: Raft would depose this node. It reports whether
+// it did.
 func (r *Node) yields(bytes int) bool {
 	return bytes > 2*ShortEntry && r.room.begun.Load()+int64(bytes) > r.room.until.Load() && r.handOver()
 }

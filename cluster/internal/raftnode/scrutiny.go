@@ -12,26 +12,18 @@ import (
 	"lockstep/raftfsm"
 )
 
-// A node does not trust what its peers send. hashicorp/raft believes every field of a request. A term of 2^64-1
-// leaves a cluster without a leader for good. A request without a sender counts as a request of a member. An
-// entry of an unknown type or an unreadable configuration ends the process. An entry that differs from a
-// committed one replaces it. So the transport checks each request and each answer before Raft sees it. A
-// refused request changes nothing: no term, no vote, no entry, no leader.
+// hashicorp/raft believes every field of a request: an absurd term leaves a cluster without a leader for good, and an entry that
+// differs from a committed one replaces it. So the transport checks each request and each answer first. A refused request changes
+// nothing: no term, no vote, no entry, no leader.
 //
-// No honest member is refused for good, because Raft's own rules keep its requests within each bound. The only exception is
-// in the last paragraph.
+// A request must name the id, data directory and cluster of its sender. Its term must be plausible (roster.TermReach,
+// roster.Highest). Its entries must have consecutive indexes, terms that do not fall, and content that can be applied. A
+// configuration must have a voter, and differ from a known previous one in at most one member. A snapshot must not be behind the
+// committed entries. The terms and indexes of answers have the same bounds.
 //
-// A request must name the id, data directory and cluster of its sender. Its term must be at most 2^32 beyond the term of this node and
-// below 2^62; honest elections stay within these bounds for 17 years. Its entries must have consecutive indexes, terms that do not fall,
-// and types and bytes that can be applied. A configuration must be readable and have a voter. If this node knows the configuration before
-// it, the two must differ in at most one member. A snapshot must not be behind the committed entries. The log output gets at most one
-// line a minute for each reason. The terms and indexes of answers have to stay within the same bounds, because a leader steps down when
-// it hears of a later term.
-//
-// A node that was away knows only old configurations, and the present leader may be a member that it has never met.
-// So the node asks the members that it knows: members tell each other the ids of all members (peers/status.go). A
-// sender counts as a member if its id is in the answer of a member that was found at its configured address. If all
-// members that a node knows were replaced while it was away, it refuses everything, and has to join again.
+// A node that was away knows only old configurations. So a sender also counts as a member if a member that was found at its
+// configured address lists the sender's id (peers/status.go). A node whose known members were all replaced refuses everything,
+// and has to join again.
 
 const (
 	// maxEntry is the longest entry that raft-wal takes, including its frame and its header.
@@ -165,16 +157,15 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// goesOn reports whether the entries of a request follow entries that this log has. If they do not, Raft itself refuses them and the
-// leader sends earlier entries. An error from here would instead make the leader repeat the request.
+// goesOn reports whether a request's entries follow entries of this log. If not, Raft itself refuses them, and the leader sends
+// earlier ones.
 func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 	here := s.log.TermAt(req.PrevLogEntry)
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
 }
 
-// lookAtEntry checks the content of an entry. conf is the configuration before the entry; it has no servers if that configuration
-// is unknown. If the entry is a configuration, lookAtEntry sets conf to it. The parameter own is the term of the settled entry
-// with the same index in this node's log, or 0 if there is none.
+// lookAtEntry checks an entry. conf is the configuration before it (no servers: unknown), and own the term of this log's settled
+// entry there, or 0.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
 	if len(l.Data) > maxEntry || !datadir.Vouched(l) {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
@@ -225,8 +216,7 @@ func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
 	return nil
 }
 
-// lookAtAnswer fails if no honest member could give an answer with this term and this last log index to a node whose term is the
-// parameter own.
+// lookAtAnswer fails if no honest member could give this answer to a node in the term own.
 func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	if !roster.PlausibleTerm(own, term) || lastIndex >= roster.Highest {
 		return absurd("an answer of term %d, with a log up to entry %d, and this node is in term %d", term, lastIndex, own)
@@ -234,12 +224,7 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	return nil
 }
 
-// admits fails if Raft must not see a request, for one of these reasons:
-//
-//   - the sender is no member, has another data directory than before, or belongs to another cluster;
-//   - this node does not know its cluster yet;
-//   - no honest member could send the request;
-//   - Raft is still starting.
+// admits fails if Raft must not see the request, and logs that, except while this node starts or knows no cluster.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
 	if err != nil && err != errStarting && err != errUnbound && t.refused != nil {
@@ -281,9 +266,8 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 	return t.claim(rpc.Command, string(said.cluster))
 }
 
-// ofMember reports whether a node is a member. A member that has been met stays one until a committed
-// configuration leaves it out (directory.go). This node may have been away and know only old configurations. So
-// members that it knows may vouch for a sender that it does not know.
+// ofMember reports whether a node is a member. Members may vouch for a sender that this node, with old configurations, does not
+// know.
 func (t *transport) ofMember(id, directory []byte) bool {
 	if t.met(id, directory) {
 		return true

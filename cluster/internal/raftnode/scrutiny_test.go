@@ -73,8 +73,7 @@ func (a *alone) settle() {
 
 const tooFar = 5 + roster.TermReach + 1
 
-// headers returns headers that no member sends. The second part of an address is the name of the data directory, and the third
-// one that of the cluster.
+// headers returns headers that no member sends. The second and third parts of an address name the directory and the cluster.
 func (a *alone) headers() map[string]raft.RPCHeader {
 	h, self := a.header(), a.log.cfg.ID
 	parts := strings.Split(string(h.Addr), string(separator))
@@ -291,8 +290,8 @@ func (a *alone) mustRefuse(what string, before portrait, ask func() (taken bool,
 	}
 }
 
-// TestNoFieldOfAPeerIsBelieved: a node gets requests in which one field is absurd, for each field of each request of Raft. The
-// node goes on, and nothing changes. Afterwards the leader can go on, too.
+// TestNoFieldOfAPeerIsBelieved: a request of Raft with any one absurd field does not end the node and changes nothing. The leader
+// can go on.
 func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	a := startAlone(t)
 	a.settle()
@@ -343,8 +342,8 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 // settledEvery: each time after so many writes, the log notes which entries are committed.
 const settledEvery = 16
 
-// TestCommittedEntriesAreNotCut: the log refuses to cut off committed entries, whoever asks for it.
-// It also refuses after a restart, when Raft does not know yet which entries are committed.
+// TestCommittedEntriesAreNotCut: the log refuses to cut off committed entries, even after a restart, when Raft does not know yet
+// which are committed.
 func TestCommittedEntriesAreNotCut(t *testing.T) {
 	a := startAlone(t)
 	a.settle()
@@ -403,9 +402,8 @@ func (l *plainLog) ConfigurationBefore(i uint64) (conf raft.Configuration) {
 	return conf
 }
 
-// TestEntriesInThePlaceOfAChangeOfMembers: the node checks a change of members against the membership before it. For this check
-// it does not use a former leader's change that is being replaced. It does not use a log either that lacks the entries before
-// the change.
+// TestEntriesInThePlaceOfAChangeOfMembers: a change of members is checked against the membership before it, without a former
+// leader's change that is being replaced.
 func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
 	configuration := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// seldom limits how often a log line is repeated. It writes the first line of each kind at once, and then at most one line of the
-// kind per pause. Each further line has the number of lines that were left out since the last one.
+// seldom writes the first log line of each kind at once, then at most one per pause, with the number of lines left out since.
 type seldom struct {
 	log   *slog.Logger
 	level slog.Level

@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A new leader's heartbeat may still be on its way when a node closes its disk.
-// Raft must not be told of a term that it can no longer write down.
+// A heartbeat that comes after a node has closed its disk must not tell Raft a term that it can no longer write down.
 func TestHeartbeatOfTheNextLeader(t *testing.T) {
 	r, _, closeEarly := openMember(t, memberConfig(t, t.TempDir()))
 	answer := make(chan raft.RPCResponse, 1)

@@ -9,18 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until its successor (the heir) has
-// all of them, and tells the heir to stand for election.
+// Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until its successor (the
+// heir) has all of them, and tells the heir to stand for election.
 //
-// The transfer of hashicorp/raft is not used, because it can hang. It asks the goroutine that sends entries to the heir how far the heir
-// has come. If the heir refuses entries because its disk is full, that goroutine sends them again and again, and reads no question. The
-// channel for the questions has room for one, so the first transfer to such an heir times out, but the second one would wait for ever to
-// send its question. While a transfer waits, Raft accepts no entry. So the node would accept none in this term, and none in later terms
-// either: the transfer would go on waiting, though the goroutine that it asks has ended.
+// The transfer of hashicorp/raft can hang. It asks the goroutine that sends entries to the heir how far the heir has come. While
+// an heir with a full disk refuses entries, that goroutine reads no question, and the channel has room for one. A second transfer
+// then waits for ever, and Raft accepts no entry any more.
 //
-// The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the log as it
-// was at the beginning. Then the leader proposes nothing more, until the heir has the last entries, too, and has won an
-// election. If one of these steps takes longer than an election timeout, the leader gives up the transfer.
+// The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the log as it was
+// at the beginning, and then proposes nothing until the heir has won an election. The leader gives up if a step takes longer than
+// an election timeout.
 
 var (
 	ErrTransferring = errors.New("leadership transfer in progress")
@@ -47,8 +45,8 @@ func (p *proposals) enter() bool {
 	return !p.shut
 }
 
-// stay counts one more proposal, even if proposals are kept out now. The caller must be between its calls of enter and leave. The
-// added proposal may last longer: another call of leave ends it.
+// stay counts one more proposal, which ends with its own leave, even if proposals are kept out. Call it only between enter and
+// leave.
 func (p *proposals) stay() {
 	p.mu.Lock()
 	p.n++

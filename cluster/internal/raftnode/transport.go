@@ -15,14 +15,9 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// transport is the transport of hashicorp/raft with a few changes. It notes which peers have accepted requests of this
-// node, and when (verify.go). It bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
-// after it is closed.
-//
-// It also repeats a request whose connection was broken. Raft keeps a few connections to each peer. After a restart of
-// the peer these connections are dead, and the first request on each would fail. If such a request asks for a vote, the
-// election may fail with it. So the transport repeats the request until it has used a new connection. It does not
-// repeat a snapshot. Peers tolerate any request that comes twice.
+// transport is hashicorp/raft's transport with a few changes. It notes who has accepted requests (verify.go), bounds how much
+// Raft applies at once (replay.go), and answers no heartbeat after it is closed. After a broken kept connection it repeats the
+// request, unless that is a snapshot: a lost vote request could fail an election. Peers tolerate any request that comes twice.
 type transport struct {
 	*raft.NetworkTransport
 	beats     *raft.NetworkTransport // sends heartbeats by Raft's own protocol, with a short timeout
@@ -90,9 +85,8 @@ func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-ch
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: stream{port}, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
-			// No pipelining. A response may end a pipeline, because the follower has restarted or the connection broke. Then Raft's
-			// sending goroutine may wait for ever for the reading goroutine, which has ended. That follower would get no more entries
-			// from this leader, and the shutdown would never end. Only one batch is in flight, so there is nothing to pipeline.
+			// No pipelining: when a pipeline ends, Raft's sending goroutine may wait for ever. With one batch in flight, there is
+			// nothing to pipeline.
 			MaxRPCsInFlight: 1,
 		}),
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -110,9 +104,8 @@ func (s stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	return s.DialRaft(string(to), timeout)
 }
 
-// outgoing is a peer port for outgoing connections only. Heartbeats have connections of their own, with a short timeout: after a
-// network partition a kept connection is dead, and the timeout for entries is long. If heartbeats used that connection, Raft
-// would wait for a transportTimeout before it tried a new connection, and the peer would have no leader all that time.
+// outgoing is a peer port for outgoing connections only. It serves heartbeats, which need a short timeout to notice dead
+// connections soon after a partition.
 type outgoing struct{ stream }
 
 // Accept returns no connections: all incoming ones go to the other transport.
@@ -124,9 +117,8 @@ func (o outgoing) Accept() (net.Conn, error) {
 // Close leaves the port to its owner.
 func (outgoing) Close() error { return nil }
 
-// SetHeartbeatHandler sets the function that answers heartbeats, on the goroutine of the connection. Raft does not wait for that
-// goroutine when it shuts down. The handler may write a term to the disk, and such a write panics once the disk is closed. So the method
-// heartbeat calls the handler only while the transport is open.
+// SetHeartbeatHandler sets what answers heartbeats. The function handle may write a term, so it is called only while the
+// transport is open.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.beatHandler.Store(&handle)
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
@@ -143,10 +135,8 @@ func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
 	}
 }
 
-// beat answers a heartbeat. If the heartbeat may change the term or the state of Raft, beat does not answer it and returns false: then
-// Raft's main goroutine has to answer it. If the handler answered such a heartbeat here, the main goroutine could be about to write a
-// later term, and the handler would write the older term after it. Raft would go back a term, and acknowledge entries to a leader against
-// which it has just voted.
+// beat answers a heartbeat, or returns false if Raft's main goroutine must: beat must not write an older term after that
+// goroutine has begun to write a later one.
 func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	t.closing.RLock()
 	defer t.closing.RUnlock()
@@ -179,8 +169,7 @@ func (t *transport) Close() error {
 	return errors.Join(t.beats.Close(), t.NetworkTransport.Close())
 }
 
-// RequestVote asks another node for its vote. It waits until the promises of this node are over, because the request
-// means that this node has voted for itself.
+// RequestVote first waits until this node's promises are over, because the request means that this node votes for itself.
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if !t.held.wait(t.closed) {
 		return raft.ErrRaftShutdown
@@ -254,9 +243,7 @@ func (t *transport) sender(by *appender, other *raft.NetworkTransport) sendAppen
 	}
 }
 
-// InstallSnapshot sends a snapshot. It cannot repeat a failed request, because data can be read only once; Raft
-// itself tries again. If the peer could not be reached, InstallSnapshot returns only when the peer answers a heartbeat
-// or this node no longer leads.
+// InstallSnapshot repeats no failed request, because data can be read only once. If the peer is away, it waits (back).
 func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := t.NetworkTransport.InstallSnapshot(id, to, args, resp, data)
 	if away(err) {
@@ -270,8 +257,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, arg
 
 var errNoHandover = errors.New("the member that was to lead did not answer in time")
 
-// TimeoutNow asks a member to stand for election at once. Nothing is proposed
-// until it returns (transfer.go), so it must not wait for a connection to time out.
+// TimeoutNow asks a member to stand for election at once. Its timeout is short, because nothing is proposed meanwhile
+// (transfer.go).
 func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
 	done := make(chan error, 1)
 	go func() {
@@ -287,8 +274,7 @@ func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *ra
 	}
 }
 
-// afresh calls the function request, and calls it again while it fails because a connection was broken. It makes at most
-// transportPool + 1 calls, because up to transportPool kept connections may be broken.
+// afresh repeats request while a broken connection makes it fail, until all kept connections (transportPool) are used up.
 func afresh(request func() error) (err error) {
 	for range transportPool + 1 {
 		if err = request(); !peerport.Broken(err) {

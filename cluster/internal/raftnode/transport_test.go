@@ -117,8 +117,7 @@ func (c cutOff) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// After a network cut the node soon finds its peer again. That holds even though the kept
-// connections are dead, and though entries wait for an answer on one of them.
+// After a network cut the node soon finds its peer again, although the kept connections are dead and entries wait on one.
 func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
 	cut := new(atomic.Bool) // cuts the connections that are made from now on
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {

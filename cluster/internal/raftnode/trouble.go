@@ -7,16 +7,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a node does while its disk is full. A leader proposes no entry for which a majority has no room (room.go), so usually
-// other data than the log has filled the disk. From the first entry that does not fit, the log is in trouble (datadir.Log), and
-// Raft deposes the node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short
-// entries. Instead, its clients are told that the disk is full. If there are other voters, the node hands its leadership to one
-// of them.
+// From the first entry that a full disk does not take, the log is in trouble (datadir.Log), and Raft deposes the node if it led.
+// If the node is elected again, it serves nobody (report) and hands its leadership to another voter.
 //
-// A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. Such a
-// leader goes on leading, and can commit nothing. So a follower stands for election if its leader has been sending an entry for
-// a while without committing it. The follower's disk must have no room for that entry, but room for short ones. Raft elects the
-// follower only if a majority lacks the entry.
+// A leader may have an entry that no majority has room for, and so commit nothing. Then a follower without room for that entry,
+// but with room for short ones, stands for election. Raft elects it only if a majority lacks the entry.
 
 // troubleTick is how often watchTrouble checks whether the log is in trouble.
 const troubleTick = 500 * time.Millisecond
@@ -54,15 +49,13 @@ type stuck struct {
 	due   int // at how many ticks the node stands for election
 }
 
-// After stuckTicks ticks (troubleTick), the first member stands for election. By then the leader has sent the entry several times, and
-// with it the commit index. stuckMost is the highest number of ticks between two attempts.
+// After stuckTicks ticks (troubleTick) the first member stands for election. stuckMost bounds the ticks between two attempts.
 const (
 	stuckTicks = 4
 	stuckMost  = 128
 )
 
-// unlock makes this node stand for election if the leader has not committed an entry during s.due ticks, and this node has no
-// room for that entry.
+// unlock makes this node stand for election if the leader has not committed, for s.due ticks, an entry that does not fit here.
 func (r *Node) unlock(s *stuck) {
 	index := r.dir.Log.Stuck()
 	if index == 0 || r.trans.progress.toldIndex() >= index {
@@ -104,9 +97,7 @@ func (r *Node) handOver() bool {
 	return false
 }
 
-// heirs lists the other voters, beginning with the one behind this node. The disk of an heir may be full, too. It then hands over to
-// the one behind it, so the leadership comes to every voter. If each node began with the first voter, two full nodes would hand over to
-// each other for ever.
+// heirs lists the other voters, beginning with the one behind self, so that two full nodes do not pass leadership to and fro.
 func heirs(members []Member, self string) (ids []string) {
 	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == self })
 	for i := range members {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// If each full node hands over to its first heir, the leadership comes to every voter. Two full nodes do not hand over to each
-// other for ever.
+// If each full node hands over to its first heir, the leadership comes to every voter.
 func TestFullNodesHandOverToEachVoter(t *testing.T) {
 	members := []Member{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}, {ID: "new"}, {ID: "n3", Voter: true}, {ID: "n4", Voter: true}}
 	led := []string{"n2"}

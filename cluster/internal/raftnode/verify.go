@@ -8,11 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft.VerifyLeader alone does not make a read linearizable, for two reasons. It counts the answers of members
-// without a vote. So a leader that is partitioned together with a new member without a vote would believe that
-// it leads. It also counts answers that were on their way when it was called. Such answers may be old: a
-// process that was suspended for minutes finds them when it goes on. So Verify counts for itself. It needs the
-// answers of a majority of the voters, each to a request that was sent after the call.
+// Raft.VerifyLeader alone does not make a read linearizable: it counts members without a vote, and answers that were on their way
+// when it was called. So Verify needs a majority of the voters to answer requests that were sent after the call.
 
 // ack says that a member has accepted a request of a leader.
 type ack struct {
@@ -47,16 +44,14 @@ func (t *transport) note(id raft.ServerID, a ack) {
 	}
 }
 
-// followed reports whether a majority of the voters, self included, has accepted requests that this node sent in the given term
-// and after the step in the parameter since.
+// followed reports whether a majority of the voters, self included, has accepted requests sent in term and after the step since.
 func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, since uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority counts self, if it is a voter, and each other voter whose ack passes a test: the parameter is, a function. It reports
-// whether these are more than half of the voters. t.mu is held.
+// majority reports whether more than half of the voters are self or have an ack that passes is. t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
@@ -71,13 +66,12 @@ func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is fun
 	return count > voters/2
 }
 
-// patience is how long askFew waits for its answers. If one of the followers does not answer in time, Verify asks all followers, and the
-// next time askFew does not choose that follower first.
+// patience is how long askFew waits. After that, Verify asks all followers, and next time askFew does not choose a silent one
+// first.
 const patience = 5 * time.Millisecond
 
-// Verify returns nil when a majority has confirmed that this node leads, or at once if this node holds a read lease
-// (read_lease.go). It fails when Raft has found that this node does not lead, at the latest when Raft's leader
-// lease is over.
+// Verify returns nil if a majority or a read lease confirms that this node leads. Otherwise it fails, at the latest after Raft's
+// leader lease.
 func (r *Node) Verify() error {
 	since, term := r.trans.step(), r.raft.CurrentTerm()
 	if r.cfg.LeaseReads && r.holdsLease(term) || r.askFew(since, term) {
@@ -106,9 +100,7 @@ func (r *Node) led(since, term uint64) (bool, error) {
 	return r.trans.followed(raft.ServerID(r.cfg.ID), conf.Configuration(), term, since), nil
 }
 
-// askFew sends heartbeats to just enough voters for a majority with this node: the voters that have
-// accepted the latest requests. Raft.VerifyLeader would ask all voters, and use several goroutines for that.
-// askFew reports whether the voters that it asked have confirmed that this node leads in a term.
+// askFew sends heartbeats to just enough voters for a majority, and reports whether they confirm that this node leads in term.
 func (r *Node) askFew(since, term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	if conf.Error() != nil || r.raft.State() != raft.Leader {

@@ -20,12 +20,9 @@ const (
 	MaxMembers = 64
 	// MaxText bounds the ids, addresses and other names that peers send.
 	MaxText = 1024
-	// Highest is above any term or index that a cluster can reach: even with one election or entry
-	// in each microsecond, a cluster would get there only after 140,000 years.
+	// Highest is above any term or index that a cluster can reach, even with one more in each microsecond for 140,000 years.
 	Highest = 1 << 62
-	// TermReach is how far a peer's term may be above this node's. Each election raises the
-	// term by one, eight times a second at most, so even a node that was away for 17 years
-	// accepts the current term.
+	// TermReach is how far a peer's term may be above this node's: at eight elections a second, the terms of 17 years.
 	TermReach = 1 << 32
 )
 
@@ -55,8 +52,7 @@ func ReachesNobody(addr string) bool {
 	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
 }
 
-// ReadConfiguration decodes a configuration, and fails on one that no node of lockstep makes (Check). A cluster whose configuration
-// has no voter never has a leader again.
+// ReadConfiguration decodes a configuration, and fails on one that no node of lockstep makes (Check).
 func ReadConfiguration(data []byte) (raft.Configuration, error) {
 	conf, err := DecodeConfiguration(data)
 	if err != nil {
