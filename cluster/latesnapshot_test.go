@@ -7,9 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader sends a snapshot on a connection that then stalls. The receiver goes on over another connection, and the leader gives
-// that snapshot up. The snapshot arrives late, while the same leader still leads in the same term. The receiver must keep the
-// entries that it has acknowledged since.
+// A snapshot that arrives late, when its leader has given it up, does not cost the receiver the entries acknowledged since.
 func TestSnapshotThatComesLate(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)

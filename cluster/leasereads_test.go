@@ -58,8 +58,7 @@ func TestLeaseReads(t *testing.T) {
 	}
 }
 
-// While a leader relies on a follower's promise, nobody else is elected. It does not matter whether
-// the candidate or the voter has given the promise, nor whether the voter has restarted since.
+// While a leader relies on a follower's promise, nobody else is elected, even after the follower has restarted.
 func TestNoElectionWhileALeaderReads(t *testing.T) {
 	const deaf = 300 * ms // shorter than Raft's wait before an election, longer than a promise
 	for what, prepare := range map[string]func(c *bubbled, leader, candidate, voter int){

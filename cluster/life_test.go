@@ -96,8 +96,7 @@ func TestKillIsForwarded(t *testing.T) {
 	}
 }
 
-// A client may no longer end a script, but its node does not know that yet. The leader knows, and refuses. A node of version
-// 0.1.0 says nothing of the users; it checks the rights itself.
+// The leader refuses to end a script for a client that may no longer do so, even before the client's node knows that.
 func TestKillByOldUsers(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.Scripts = &killer{cfg.ID}
@@ -157,8 +156,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 	}
 }
 
-// The death of a leader is a pause for the clients of the other nodes: no error,
-// and nothing is executed twice. The dead node catches up when it is back.
+// The death of a leader is only a pause for the clients of other nodes: no error, and nothing is executed twice.
 func TestCrashOfTheLeader(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)

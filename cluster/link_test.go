@@ -13,8 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// A result is unusable if it cannot be read, has no reply, or has more replies than the request has commands. It says nothing
-// about what happened, so the request must not be sent again. (Fewer replies answer the first commands: SubmitPart.)
+// A result that cannot be read, or has no reply or too many, proves nothing, so its request must not be sent again.
 func TestMalformedResultIsUnknown(t *testing.T) {
 	for name, result := range map[string][]byte{
 		"empty":           {},

@@ -23,9 +23,7 @@ func (c *three) logFiles(i int) (bytes int64) {
 	return bytes
 }
 
-// Large entries are few, but each node still keeps its log within a multiple of the size of the
-// data. A node that was away catches up. A node that starts with a lower limit shortens a log that
-// has become long.
+// Each node keeps a log of large entries within a multiple of the data's size, and a node that was away catches up.
 func TestLogIsBoundedByBytes(t *testing.T) {
 	const limit = 2 << 20
 	c := startThree(t, func(cfg *Config) {

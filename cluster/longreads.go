@@ -10,15 +10,13 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// Long reads take time in proportion to the data. They go behind all other waiting requests, so a client that takes a lock waits
-// for one long read, not for those of sixty clients. The leader may change the order of long reads, because they change nothing,
-// and each client sees only the reply to its own read. While there is no room for their replies, the leader puts long reads off
-// (hasRoom). Among long reads, those of users whose long reads have taken less time lately go first: a read counts as long by its
-// kind, and may well be short. After a long read that took much time, the leader serves only other requests, if there are any,
-// for as long as the read took (fair.Interval).
+// Long reads go behind all other requests, so that a client that takes a lock waits for one of them, not for all. Their order may
+// change, because they change nothing: those of users whose long reads have taken less time lately go first. They wait while
+// there is no room for their replies (hasRoom). After one that took much time, the leader serves only other requests, if there
+// are any, for as long (fair.Interval).
 
-// longPause is how long an idle leader waits before it looks again whether it may run the requests that go
-// behind others, or serve the pending blocked clients (due).
+// longPause is how long an idle leader waits before it looks again for requests and pending blocked clients that it may serve
+// (due).
 const longPause = 2 * time.Millisecond
 
 // longReads are the long reads that wait.
@@ -35,16 +33,12 @@ type longReads struct {
 	interval fair.Interval
 }
 
-// isLongRead reports whether a request waits as a long read does. That is so if it was put aside (putAside), or if it only
-// reads and may take long or have a large reply.
+// isLongRead reports whether a request waits as a long read does: it was put aside, or only reads and may be long or large.
 func isLongRead(r *request) bool {
 	return r.large || r.blockedClient == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
-// inTurn returns the requests that the next batch evaluates, in order. They are requests of q, and requests that have waited.
-// The requests of users who have used much time go behind the others (fair.Turns.Order), and the long reads behind all. But if
-// the last batch ran other requests and none of its long reads, one long read goes first. inTurn does not return requests that
-// may not run yet (longDue, fair.Turns).
+// inTurn returns the next batch's requests in order. Long reads come last, but one comes first if the last batch ran none.
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
@@ -87,8 +81,7 @@ func (l *longReads) note(r *request, took time.Duration) {
 	l.spent[user] += took
 }
 
-// order sorts the waiting long reads by the time that the long reads of their users have taken. The long reads of one user keep
-// their order.
+// order sorts the waiting long reads by the time that the long reads of their users have taken, and keeps each user's own order.
 func (l *longReads) order(now time.Duration) {
 	for ; now-l.halved >= time.Second && len(l.spent) > 0; l.halved += time.Second {
 		for user, took := range l.spent {
@@ -120,9 +113,7 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver gets the requests that a batch has not run, and returns those that begin the next batch. Long reads go
-// behind other requests, and so do requests of users who have used much time. If all left-over requests are of these
-// kinds, leftOver lets them wait and returns none, because other requests may have come since the batch began.
+// leftOver gets the requests that a batch has not run, and returns those that begin the next: none if all go behind others.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {
@@ -139,9 +130,8 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 	return nil
 }
 
-// putAside puts off an evaluated request that has written nothing, if there is no room for its large reply. The request then
-// waits among the long reads, and is evaluated again. putAside reports whether it has put the request off. It puts off no
-// request twice.
+// putAside puts a request aside, once, if there is no room for its large reply and it has written nothing. It is evaluated again
+// later.
 func (s *sequencer) putAside(r *request) bool {
 	if r.large || r.wrote || r.held || r.blockedClient != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false
@@ -160,8 +150,8 @@ func (s *sequencer) longDue(now time.Duration) bool {
 	return !s.long.interval.Lasts(now) && !s.users.Pauses(now) && s.hasRoom()
 }
 
-// hasRoom reports whether the leader may make large replies now. It may if there is room for them. It may also if there was no room
-// during the whole of the time fair.InHandPatience: some session may have failed to report that it has encoded its replies.
+// hasRoom reports whether the leader may make large replies. After fair.InHandPatience it may anyway: some session may have
+// failed to report.
 func (s *sequencer) hasRoom() bool {
 	l := &s.long
 	if !s.node.gate.InHand.IsFull() && !brake.Short(2*fair.RepliesInHand) {

@@ -12,9 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// Thirty clients have long reads waiting, and another client takes locks without a pause. Few of its locks wait, and none waits
-// for more than one batch of reads, because the leader serves the client after each batch for as long as the batch took. The
-// reads are run all the same, in the order in which they came.
+// While long reads of thirty clients wait, each lock of another client waits for at most one batch of them. All are run in order.
 func TestLongReadsGoBehind(t *testing.T) {
 	for _, takes := range []time.Duration{100 * ms, 12 * ms} {
 		t.Run(takes.String(), func(t *testing.T) { bubble(t, func(t *testing.T) { longReadsGoBehind(t, takes) }) })
@@ -61,8 +59,7 @@ func longReadsGoBehind(t *testing.T, takes time.Duration) {
 	}
 }
 
-// TestLongReadsOfOneUser: thirty long reads of one user wait. Another user sends a short read, which counts as long by its kind.
-// It waits for one of the thirty, and for the time that other requests get after that one, but not for all thirty.
+// TestLongReadsOfOneUser: a long read waits for one of another user's thirty long reads, not for all.
 func TestLongReadsOfOneUser(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		look := store.Command{Name: "look", Arity: 2, Flags: store.ReadOnly, Run: func(c *store.Ctx) store.Reply {
@@ -98,8 +95,7 @@ func TestLongReadsOfOneUser(t *testing.T) {
 	})
 }
 
-// Four clients ask for large values. While the leader reads them, the room for large replies runs out. The leader puts the first
-// read aside, and ends the batch. So a client that takes a lock waits for that read, and not for all four.
+// If the room for large replies runs out, the leader puts a read aside and ends the batch, so that a lock need not wait.
 func TestReadsPutAsideEndTheBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var n *testNode

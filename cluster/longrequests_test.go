@@ -93,8 +93,7 @@ func TestLongRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// TestFrameBeyondTheLimit: if the frame of a request or of a result is too long after all, only its client gets an error, and the
-// link goes on.
+// TestFrameBeyondTheLimit: if a frame is too long after all, only its client gets an error, and the link goes on.
 func TestFrameBeyondTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -117,8 +116,7 @@ func TestFrameBeyondTheLimit(t *testing.T) {
 	})
 }
 
-// TestLongResults: if the leader cannot send a reply to the peer, it sends an error that tells whether the command was
-// executed. The short replies of the same request arrive, and the link stays.
+// TestLongResults: if the leader cannot send a reply to the peer, it sends an error that tells whether the command was executed.
 func TestLongResults(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// longScript watches the script that runs. When the script has run for runsAfter, longScript reports that to the node of the
-// script's client. When it has run for the busy threshold, longScript answers BUSY to the requests that wait.
+// longScript watches the running script. After runsAfter it tells the node of the script's client; at the busy threshold it
+// answers BUSY to waiting requests.
 type longScript struct {
 	node *Node
 	in   *fair.Inbox[*request]
@@ -22,13 +22,11 @@ type longScript struct {
 	due    time.Duration // monotonic time for which timer is set; 0: never
 }
 
-// runsAfter is how long a script runs before the leader reports that to the node that has sent the script. If the leader is lost
-// after this report, the node does not send the script to the next leader (carried.suspect).
+// runsAfter is how long a script runs before its node is told, which then does not send it to the next leader (carried.suspect).
 const runsAfter = 100 * time.Millisecond
 
-// A client may end a script, or see what it runs, when the script has run for killFrom or for busy-reply-threshold, whichever is
-// shorter. Without that limit, a user who may call SCRIPT KILL could end the scripts of all other users as soon as they begin. In
-// Redis, nobody reaches the server before busy-reply-threshold.
+// A client may end or see a script after killFrom or busy-reply-threshold, the shorter one. Otherwise SCRIPT KILL could end all
+// scripts of others.
 const killFrom = time.Second
 
 // young reports whether a script runs that no client may end or see yet (killFrom).
@@ -68,8 +66,8 @@ func (l *longScript) checkIn(after time.Duration) {
 	}
 }
 
-// ends notes that the script has ended at the monotonic time at, and returns whether the requests that waited for it were refused.
-// Refused requests may be in use again by now, so the caller must not look at them.
+// ends notes that the script ended at the monotonic time at. It reports whether the waiting requests were refused, and so may be
+// reused.
 func (l *longScript) ends(at time.Duration) (refused bool) {
 	l.mu.Lock()
 	if at-l.since >= l.node.busyThreshold() && !l.in.IsBusy() {
@@ -82,9 +80,7 @@ func (l *longScript) ends(at time.Duration) (refused bool) {
 	return l.in.Open()
 }
 
-// check is what the timer calls. If the script has run for runsAfter, check reports that to the node of the script's client (runs).
-// If the script has reached the busy threshold, check has BUSY answered to the requests that wait for the script, and to those
-// that come before it ends.
+// check is what the timer calls: it reports the script after runsAfter, and refuses the waiting requests at the busy threshold.
 func (l *longScript) check() {
 	l.mu.Lock()
 	l.due = 0
@@ -110,9 +106,8 @@ func (l *longScript) check() {
 	l.refuseWaiting()
 }
 
-// refuseWaiting answers BUSY to the requests that wait for the script, except the patient ones (request.patient), which it queues
-// again. From then on the inbox refuses requests that are not patient, until the method ends opens the inbox. The caller holds mu;
-// refuseWaiting releases it.
+// refuseWaiting answers BUSY to waiting requests that are not patient, and shuts the inbox to new ones. It releases mu, which the
+// caller holds.
 func (l *longScript) refuseWaiting() {
 	// q is a copy: as soon as the script ends, the sequencer may overwrite the elements of behind.
 	q := slices.Concat(l.behind, l.in.Shut(false))

@@ -41,8 +41,7 @@ func (c *three) askVote(from, of int) error {
 	return by.Transport.RequestVote(raft.ServerID(c.cfg[of].ID), raft.ServerAddress(c.cfg[of].PeerListen), req, &raft.RequestVoteResponse{})
 }
 
-// TestVoterThatLostItsDisk: a lock is on the disks of two nodes of three. One of them loses its disk, and is started again with
-// --peers as if it were new. Together with the node that does not have the lock, it would be a majority that does not know the
+// TestVoterThatLostItsDisk: a voter that restarts without its disk must not form a majority with a node that does not know a
 // lock.
 func TestVoterThatLostItsDisk(t *testing.T) {
 	c, w := wired(t, discoverable)
@@ -116,8 +115,8 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 	c.expect(c.follower(), "owner", "GET lock")
 }
 
-// TestNonVoterThatLostItsDisk: a new node loses its disk before it has a vote, as happens to a container that is started anew. It
-// joins again under the same id, at the same address.
+// TestNonVoterThatLostItsDisk: a new node that loses its disk before it has a vote joins again under the same id, at the same
+// address.
 func TestNonVoterThatLostItsDisk(t *testing.T) {
 	c, w := wired(t, discoverable, func(cfg *Config) { cfg.PromoteAfter = time.Hour })
 	c.start(0, 1, 2)

@@ -16,20 +16,14 @@ import (
 	"lockstep/store/codec"
 )
 
-// Membership. Any node accepts a request for a change and passes it to the leader, which makes the change. A
-// repeated change does no harm, so a node repeats a change whose outcome is unknown.
+// Any node passes a request for a change to the leader, and repeats it if the outcome is unknown. A repeated change does no harm.
 //
-// Adding: a new node has no vote at first and gets one later (peers.Promoter). The leader connects to the
-// address in the request. If a node answers there, it must be the node that the request names, and must not
-// belong to another cluster. An operator may add a new node before it runs; a node that joins, or whose
-// address changes, must answer. A node with an empty directory never takes the place of a voter with the
-// same id: it has forgotten its votes.
+// Adding: the leader connects to the address in the request; a node that answers there must have the same id and belong to no
+// other cluster. Only an operator may add a node that does not answer. The node gets its vote later (peers.Promoter). A node with
+// an empty directory never takes the place of a voter with the same id: it has forgotten its votes.
 //
-// Removing: no timer removes a member. A majority of the remaining voters must be up, or the removal itself
-// could not be committed. When the leader gets the request, it asks each of these voters whether it is up, because the
-// last status that the leader has of them may be a second old. No flag forces a removal without that majority: the
-// cluster would have no leader any more. A leader that is to be removed transfers its leadership first, and its
-// successor removes it.
+// Removing: no timer removes a member. A majority of the remaining voters must answer the leader, or the removal could not be
+// committed. No flag overrides that. A leader that is to be removed transfers its leadership first, and its successor removes it.
 
 // adminTimeout bounds a change of membership, including the wait for a leader.
 const adminTimeout = 8 * time.Second
@@ -75,8 +69,7 @@ func readAdmin(body []byte) (adminRequest, error) {
 	return a, nil
 }
 
-// Add adds a node to the cluster, without a vote until it has caught up. If the id belongs to a
-// member, Add changes the address of that member.
+// Add adds a node to the cluster, without a vote until it has caught up, or changes a member's address.
 func (n *Node) Add(id, peerAddr string) error {
 	return n.administer(adminRequest{kind: adminAdd, id: id, addr: peerAddr})
 }
@@ -84,8 +77,7 @@ func (n *Node) Add(id, peerAddr string) error {
 // Remove removes a member from the cluster.
 func (n *Node) Remove(id string) error { return n.administer(adminRequest{kind: adminRemove, id: id}) }
 
-// check fails if the request is invalid by itself, for example because of a bad id or address: then every leader would refuse
-// it. The node that receives the request calls check. The leader calls check again, because a peer may send anything.
+// check fails if the request is invalid by itself. The leader checks again, because a peer may send anything.
 func (a adminRequest) check() error {
 	if a.kind == adminRemove {
 		return nil // any id may be removed
@@ -173,8 +165,7 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	return nil
 }
 
-// refusal is the error of a change that contradicts the configuration. It is useless to ask for the same change again until an
-// operator has changed something.
+// refusal is the error of a change that contradicts the configuration, so that it is useless to ask again.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -275,9 +266,7 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeForgetful removes a non-voter that asks to join again at the same address, with another data directory than the one that
-// this leader has met. That node has lost its disk, so the members refuse its answers, and it would wait for the log in vain. It
-// may be removed, because a node without a vote has promised nothing.
+// removeForgetful removes a non-voter that has lost its disk and asks to join again. A node without a vote has promised nothing.
 func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
 	if a.kind != adminJoin || a.directory == "" || n.cons.Recognize(a.id, a.directory) == nil {
 		return nil
@@ -290,8 +279,8 @@ func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeHere removes a member. If the member is this node, removeHere only transfers the leadership, and returns
-// errNotExecuted. The caller then asks the next leader for the removal.
+// removeHere removes a member. If that is this node, removeHere only transfers leadership, and the caller asks the next leader
+// (errNotExecuted).
 func (n *Node) removeHere(ctx context.Context, id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -310,9 +299,7 @@ func (n *Node) removeHere(ctx context.Context, id string) error {
 	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) { return removal(members, up, id) })
 }
 
-// removal returns the change that removes a member, or the reason why the member may not be removed. Before a voter is removed,
-// a majority of the remaining voters must be up. Otherwise nothing could be committed any more, not even the removal. alive has
-// the ids of the members that answer.
+// removal returns the change that removes a member. A voter may go only if a majority of the other voters is alive.
 func removal(members []raftnode.Member, alive map[string]bool, id string) (raftnode.Change, error) {
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 	if at < 0 {
@@ -342,9 +329,8 @@ func removal(members []raftnode.Member, alive map[string]bool, id string) (raftn
 	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
-// transferHere transfers leadership from this node to the voter with the given id, if that voter answers. If id is empty,
-// transferHere chooses, among the other voters that answer, the one that has applied most entries. If id is this node's id,
-// transferHere does nothing.
+// transferHere transfers leadership to the voter id, if it answers. If id is empty, it chooses the answering voter that has
+// applied most entries.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {

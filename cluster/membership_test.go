@@ -16,8 +16,7 @@ import (
 	"lockstep/store"
 )
 
-// wired returns three nodes that are not started yet, and the wires between them, which a test can cut. These nodes give new
-// members their vote soon.
+// wired returns three nodes that are not started yet and give new members their vote soon, and their wires.
 func wired(t *testing.T, change ...func(*Config)) (*three, *wires) {
 	w := newWires()
 	c := startThree(t, append(change, w.attach, func(cfg *Config) { cfg.PromoteAfter = 300 * ms })...)
@@ -97,8 +96,7 @@ func (l *load) endWithout(failures string) {
 	}
 }
 
-// A new node joins through a follower, copies the log without a vote, gets its
-// vote, and serves; then it is taken out again. Clients notice nothing.
+// A new node joins through a follower, gets its vote, serves, and is removed. Clients notice nothing.
 func TestJoinPromoteRemove(t *testing.T) {
 	c, w := wired(t)
 	for i := range c.cfg {

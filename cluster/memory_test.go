@@ -9,8 +9,8 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// TestEvaluationWaitsForTheCollector: commands with many small elements allocate many times as many bytes as their elements have.
-// Near the memory limit, the sequencer waits until the garbage collector has freed the memory that is no longer in use.
+// TestEvaluationWaitsForTheCollector: near the memory limit, the sequencer waits until the garbage collector has freed what is no
+// longer in use.
 func TestEvaluationWaitsForTheCollector(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the garbage collector runs only when the sequencer waits for it
 	defer brake.Set(0, 0)

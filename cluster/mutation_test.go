@@ -13,10 +13,9 @@ import (
 // mutationSeeds is within how many seeds a deliberate bug must be found.
 const mutationSeeds = 500
 
-// The simulation finds deliberate bugs. Each file of testdata/mutations is one:
-// the path of a source file, after a line "--- old" a text of that file, and after
-// a line "--- new" what replaces it. The test is built with the changed source. Without
-// LOCKSTEP_MUTATIONS, TestMutations only checks that each bug still fits its source file.
+// Each file of testdata/mutations is a deliberate bug that the simulation finds: the path of a source file, a text of that file
+// after a line "--- old", and its replacement after "--- new". Without LOCKSTEP_MUTATIONS, TestMutations only checks that the
+// bugs fit.
 func TestMutations(t *testing.T) {
 	files, err := filepath.Glob("testdata/mutations/*.txt")
 	if err != nil || len(files) == 0 {

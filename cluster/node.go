@@ -181,9 +181,8 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 	}
 }
 
-// startTerm begins a term of leadership and returns a function that ends the term. The new leader first waits for a Raft
-// barrier, an entry of its own term. When the barrier is committed, every entry of earlier terms is applied here. A leader that
-// has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
+// startTerm begins a term of leadership. Before a barrier in its term, a leader cannot know what is committed (Raft dissertation,
+// section 6.4).
 func (n *Node) startTerm() (end func()) {
 	last, known := n.cons.LastContact() // if known is false, this node has heard from no leader since its process started
 	n.handing.Store(false)
@@ -232,9 +231,8 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns an upper bound for the time from the evaluation of the last entry to its proposer's reply. If the entry set a deadline on
-// a key, it may have granted a lease, and the bound is the constant promptly: before a later reply, the proposer would have logged
-// another entry. If the entry set no deadline, it granted no lease, and the method late returns 0.
+// late bounds the time from the last entry's evaluation to its reply: 0 without a lease, else promptly (a later reply needs
+// another entry).
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {
@@ -310,14 +308,13 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Progress tells how far this node has come in the log. It does not lock the state, so it may be called while an entry is applied.
+// Progress tells how far this node has come in the log. It may be called while an entry is applied: it locks no state.
 func (n *Node) Progress() Progress {
 	f := n.cons.Facts()
 	return Progress{Committed: f.Told, Applied: f.Done}
 }
 
-// Config returns a parameter of the cluster as this node knows it. ok is false if the parameter has never been
-// set. Config does not wait for a running script.
+// Config returns a parameter of the cluster as this node knows it, and whether it was ever set. It does not wait for a script.
 func (n *Node) Config(name string) (value string, ok bool) {
 	facts := n.fsm.Facts()
 	return facts.Config(name)
@@ -366,15 +363,13 @@ func (n *Node) Members() ([]Member, error) {
 	return members, err
 }
 
-// LeaderClient returns the id and RESP address of the leader. Both are empty without a leader. The address
-// is also empty if this node has not learned it from the leader yet.
+// LeaderClient returns the id and RESP address of the leader, each empty if it is not known.
 func (n *Node) LeaderClient() (id, addr string) {
 	id = n.leading().ID
 	return id, n.peers.Client(id)
 }
 
-// Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
-// disk is full, or hangs. It returns "" if the log accepts entries.
+// Trouble says why this node's log accepts no entries, although the process runs: its disk is full, or hangs.
 func (n *Node) Trouble() string { return cmp.Or(n.cons.Trouble(), n.cons.Overdue()) }
 
 // Busy reports whether a script on this node, the leader, has run for longer
@@ -448,8 +443,7 @@ func (n *Node) leads() bool {
 	return n.leader.Self
 }
 
-// ReloadPeerTLS reads again the secrets or certificates by which this node and its peers prove themselves.
-// On an error it keeps the old ones. Connections stay open in any case.
+// ReloadPeerTLS reads the secrets or certificates for peers again. On an error it keeps the old ones. Connections stay open.
 func (n *Node) ReloadPeerTLS() error {
 	return n.cfg.peers.Reload()
 }
@@ -460,9 +454,8 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 // NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
-// GiveWay is for a command with large arguments that the session does not submit. The session queues such a command (for EXEC, for
-// example) or answers it itself. Reading the arguments is work, too, so GiveWay waits for the turn of the client. If the arguments have
-// few bytes, it returns at once. The session must call the function leave when it has queued or answered the command.
+// GiveWay waits for the client's turn before its session handles a command with large arguments by itself. The session must call
+// leave.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }

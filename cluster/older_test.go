@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestOlderLeader: a node knows when its commands may reach a leader of version 0.1.0. The link to a leader tells its version.
-// While there is no leader, any member that the node has never heard from may have that version.
+// TestOlderLeader: a node knows from the link, or without a leader from the members, when its commands may reach version 0.1.0.
 func TestOlderLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -34,8 +33,8 @@ func TestOlderLeader(t *testing.T) {
 	})
 }
 
-// TestCallsInTheNameOfAnOlderNode: a node of version 0.1.0 sends, in its own name, a call for a client. The leader answers with a
-// plain error, because that node takes any other reply for a success.
+// TestCallsInTheNameOfAnOlderNode: a call that a node of version 0.1.0 sends in its own name gets a plain error: other replies
+// pass for success.
 func TestCallsInTheNameOfAnOlderNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

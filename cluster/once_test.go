@@ -51,8 +51,7 @@ func (n *testNode) carry(l *forward.Link, from forward.Ticket, lines ...string) 
 	return <-done
 }
 
-// A write that is sent again gets the reply of the first time. A write that comes by an earlier link, or by a link of an earlier
-// term, is not executed.
+// A write that is sent again gets its first reply. A write by an earlier link is not executed.
 func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -92,8 +91,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Every node keeps the replies to writes that may be sent again. The memory for large replies is bounded, however many are on
-// their way at once. Small replies, such as those to locks, are kept even beyond that bound.
+// Large kept replies take bounded memory. Small ones, such as those to locks, are kept beyond that bound.
 func TestKeptRepliesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -128,8 +126,7 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 	})
 }
 
-// TestRequestThatWaitsKeepsNoOthers: while one request of a link waits for long, the kept replies to the later requests are
-// bounded, even if each reply is small. If the node then sends the waiting request again, its outcome is unknown.
+// TestRequestThatWaitsKeepsNoOthers: while one request of a link waits for long, the kept replies to later ones are bounded.
 func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
 	clustertest.Slow(t)
 	bubble(t, func(t *testing.T) {

@@ -25,8 +25,7 @@ func (s slowSnapshots) Create(path string) (datadir.File, error) {
 	return s.SystemFiles.Create(path)
 }
 
-// A follower that needs a snapshot catches up, however many snapshots its leader takes while the follower installs one. A
-// leader whose data directory is at its quota takes one snapshot after the other.
+// A follower that needs a snapshot catches up, however many snapshots its leader takes meanwhile.
 func TestFollowerIsNotOutrunBySnapshots(t *testing.T) {
 	var began atomic.Int32
 	c := startThree(t, func(cfg *Config) {

@@ -8,9 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestNextLeaderKnowsOverruns: a leader has stopped work of a user, and so has shortened the user's time limit. At the next
-// leader the limit is as short, whether the old leader has handed over or was cut off. Otherwise an endless script would have
-// the whole limit again at each new leader.
+// TestNextLeaderKnowsOverruns: the next leader keeps a user's shortened time limit.
 func TestNextLeaderKnowsOverruns(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		stopped := func(i int) time.Duration {

@@ -9,13 +9,11 @@ import (
 )
 
 // All other requests wait while a script or a command runs. So at the time limit of scripts, the leader stops a script, a
-// transaction, or a command that takes many steps, and undoes all of it. Each time, it also halves the time limit of the user
-// whose work it stops, down to a least time (fair.Limits). Otherwise a few clients that run such work in turn would keep all
-// others out for ever.
+// transaction, or a command that takes many steps, and undoes all of it. It also halves the limit of the user (fair.Limits).
+// Otherwise a few clients that run such work in turn would keep all others out.
 //
-// Work that ends by itself can also shorten the limit of its user, by the time that it took beyond fair.GraceTime. That happens
-// only if work that is not heavy (fair.Turns) has waited for it. Short work is never stopped, whoever sends it. Package fair
-// decides the order of the work.
+// Work that ends by itself shortens the limit only if it took longer than fair.GraceTime while work that is not heavy
+// (fair.Turns) waited.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
@@ -46,8 +44,8 @@ func (n *Node) tellOverruns() []fair.Overrun {
 	return n.overruns.Tell(n.cfg.Scripts.TimeLimit(), n.cfg.Time.Monotonic())
 }
 
-// learnOverruns takes over the shortened limits that the other members have sent (tellOverruns). Otherwise an endless script would
-// have the whole limit again at each new leader.
+// learnOverruns takes over the members' shortened limits, so that an endless script does not get the whole limit at each new
+// leader.
 func (n *Node) learnOverruns() {
 	if n.cfg.Scripts == nil {
 		return
@@ -62,12 +60,10 @@ func (s *sequencer) ran() time.Duration { return s.node.cfg.Time.Monotonic() - s
 // overTime reports whether the present turn has reached its time limit.
 func (s *sequencer) overTime() bool { return s.turn.limit > 0 && s.ran() >= s.turn.limit }
 
-// usedUp returns how much of the full time limit is gone when a script begins now. That is the time by which the limit of its
-// user is shortened, plus the time that the present turn has run.
+// usedUp returns how much of the full time limit is gone for a script: what its user has lost, and the present turn's time.
 func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit + s.ran() }
 
-// watch is store.Ctx.Watch of a command. The first call starts the turn, and a later call stops the command if it has run for too
-// long. A short command never calls watch, so the clock is not read for it.
+// watch is store.Ctx.Watch of a command: its first call starts the turn. A short command reads no clock.
 func (s *sequencer) watch() {
 	brake.Look() // a command such as SUNION may take much memory that nothing else counts
 	if s.turn.since == 0 {
@@ -79,9 +75,8 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the command or script of the present turn must stop. The result forNow is true if it has run for more
-// than companyTime while earlier requests of its batch wait for the end of the batch. Then the leader runs it again in a later
-// batch.
+// mustStop reports whether the present command or script must stop. The result forNow: only until a later batch, because earlier
+// requests of this batch wait.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow
@@ -114,8 +109,7 @@ func (s *sequencer) outOfTime(stopped store.Error) store.Error {
 	return stopped + store.Error(store.ShortLimit(s.turn.full, s.turn.limit))
 }
 
-// wasStopped halves the limit of the user whose work was stopped. It does so if the work reached its time limit, or if
-// the work used up its memory after more than fair.HeavyTime.
+// wasStopped halves the limit of the user whose work reached its time limit, or used up its memory after fair.HeavyTime.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
 	large := ctx.TookAll && s.turn.full > 0 && s.ran() > fair.HeavyTime
@@ -130,9 +124,7 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 }
 
-// turnEnds shortens the limit of the user whose turn ends, if the turn took more than fair.GraceTime while light work waited.
-// Such work waits in the rest of the batch (the parameter behind), or for the next batch. The parameter refused is true if the
-// requests that waited have been answered BUSY.
+// turnEnds shortens the limit of the turn's user if the turn took more than fair.GraceTime while light work waited.
 func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
 		return // there is no limit, or the work was so short that the clock was never read, or wasStopped has halved the limit
@@ -153,12 +145,11 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	return any
 }
 
-// leastUse is the least time of a batch for which users are charged. A shorter batch is charged only if one of its requests
-// took fair.CoarsePiece or more, or if there was heavy work lately (fair.Turns.Counts).
+// leastUse is the shortest batch for which users are charged, unless there is heavy work (fair.CoarsePiece, fair.Turns.Counts).
 const leastUse = 2 * time.Millisecond
 
-// noteUse charges users with the time that their requests in a batch took, and begins the interval after long reads. It leaves out
-// large writes, and a batch that took little time (leastUse).
+// noteUse charges users with the time of their requests in a batch, except large writes, and begins the interval after long
+// reads.
 func (s *sequencer) noteUse(q []*request) {
 	all, coarse := time.Duration(0), false
 	for _, r := range q {
@@ -185,8 +176,8 @@ func (s *sequencer) noteUse(q []*request) {
 	s.long.interval.Took(long, now)
 }
 
-// noteVain charges a user with the time of a request that failed or was stopped, if that time is leastUse or more. noteUse does
-// not count this time, because the batch is evaluated again without the request's work.
+// noteVain charges a user with a failed or stopped request's time, which noteUse does not count: the batch is evaluated again
+// without it.
 func (s *sequencer) noteVain(r *request) {
 	now := s.node.cfg.Time.Monotonic()
 	if used := s.work.of(r, now); used >= leastUse {
@@ -194,9 +185,8 @@ func (s *sequencer) noteVain(r *request) {
 	}
 }
 
-// settleFunctions is called before a batch is evaluated, and undoFunctions before it is evaluated again. Without undoFunctions,
-// functions would see what the first evaluation has changed in the local variables of their libraries, although its changes to
-// keys are undone.
+// settleFunctions comes before a batch, undoFunctions before its repetition: functions must not see local variables from the
+// first evaluation.
 func (s *sequencer) settleFunctions() {
 	if s.node.cfg.Scripts != nil {
 		s.node.cfg.Scripts.Settle()

@@ -10,8 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// A pipeline with large replies or writes runs in parts, both on the leader itself and over a link. A part that is sent again
-// gets the replies of the first time.
+// A pipeline with large replies or writes runs in parts. A part that is sent again gets the replies of the first time.
 func TestPartOfAPipeline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -107,8 +106,7 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 	}
 }
 
-// In a pipeline of a node of version 0.1.0, two commands together write too much for one entry. The leader refuses the whole
-// pipeline: it may not answer it in parts, and must not evaluate it again for ever.
+// The leader refuses a pipeline of version 0.1.0 that writes too much for one entry: it may not answer in parts.
 func TestPipelineOfAnOlderMemberWritesTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t, badCommands...), newTestNode(t, badCommands...)

@@ -13,9 +13,7 @@ import (
 // How this package and the real hashicorp/raft work together, in virtual time (see bubble_test.go): elections, handovers,
 // partitions, snapshots.
 
-// A leader is cut off for minutes. The other nodes have a new leader within seconds, and leases become longer by no more than
-// the time in which nobody led. A request that a follower had sent to the old leader is executed once. The old leader's own
-// clients get true replies. After the cut, the old leader has the state of the others.
+// While a leader is cut off for minutes, leases grow only by the time without a leader, and a forwarded request is executed once.
 func TestRealRaftLeaderCutOff(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		old := c.leader()
@@ -58,8 +56,7 @@ func TestRealRaftLeaderCutOff(t *testing.T) {
 	})
 }
 
-// A leader is cut off with a write in flight, and comes back before FailoverWait is over. The first entry of the next leader
-// tells whether the write took effect. So the client of the write sees only a pause.
+// A leader with a write in flight is cut off for less than FailoverWait. The client of the write sees only a pause.
 func TestRealRaftWriteInFlightOfDeposedLeader(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		old := c.leader()
@@ -83,9 +80,7 @@ func TestRealRaftWriteInFlightOfDeposedLeader(t *testing.T) {
 	}, func(cfg *Config) { cfg.FailoverWait = 10 * time.Second })
 }
 
-// The leader is cut off at some moment of a write: before the write reaches it, while the other nodes store the write, before
-// the leader knows that the write is committed, or before the client knows. Whichever node leads afterwards, the write is
-// executed once, and its client is told that. The lease that the write grants has its whole time from that reply.
+// Whenever during a write the leader is cut off, the write is executed once, and its lease has its whole time from the reply.
 func TestRealRaftCutAtAnyInstantOfAWrite(t *testing.T) {
 	clustertest.Slow(t)
 	const last = 6 * bubbleDelay
@@ -112,8 +107,8 @@ func TestRealRaftCutAtAnyInstantOfAWrite(t *testing.T) {
 	}
 }
 
-// cutDuringAWrite sends a write, cuts the leader off after the time in the parameter at, and checks the outcome. It reports
-// whether the reply came before the cut.
+// cutDuringAWrite sends a write, cuts the leader off after the time at, and checks the outcome. It reports whether the reply came
+// before the cut.
 func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 	const ttl = 3 * time.Second
 	c.t.Helper()
@@ -142,8 +137,7 @@ func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 	return !got.at.After(cut)
 }
 
-// An owner renews its lock of 3 s every second, through each node in turn. Meanwhile leadership goes from node to node, and
-// clients of all nodes increment a counter. No renewal is lost, no other client gets the lock, and the count is exact.
+// While leadership goes from node to node, an owner keeps its lock by renewals, and a counter is exact.
 func TestRealRaftWatchdogThroughTransfers(t *testing.T) {
 	clustertest.Slow(t)
 	transfers, every := 60, 10*time.Second
@@ -179,8 +173,8 @@ func TestRealRaftWatchdogThroughTransfers(t *testing.T) {
 	})
 }
 
-// burst lets the clients of every node increment a counter while something happens. Before the call the counter has the value of
-// the parameter counted, and after it the value of the result.
+// burst has clients of every node increment a counter while something happens. The parameter counted and the result are its
+// values before and after.
 func (c *bubbled) burst(counted, each int) int {
 	c.t.Helper()
 	var asked []<-chan told
@@ -202,9 +196,8 @@ func (c *bubbled) burst(counted, each int) int {
 	return counted
 }
 
-// A leader is cut off alone; in some cases another node is cut off alone, too, so that no node has a majority. If a command
-// certainly has no effect, neither now nor later, a client of a node without a majority gets CLUSTERDOWN. If the outcome of a
-// write is unknown, the client gets INDETERMINATE, but not before FailoverWait has passed.
+// Without a majority, a command that certainly has no effect gets CLUSTERDOWN; a write of unknown outcome gets INDETERMINATE,
+// after FailoverWait.
 func TestRealRaftMinority(t *testing.T) {
 	clustertest.Slow(t)
 	const leader, follower = 0, 1
@@ -282,9 +275,7 @@ func (c *bubbled) minority(nobody bool, through int, command, want string) {
 	c.same()
 }
 
-// A node is cut off for so long that the log no longer has the entries that the node needs. So the node gets a snapshot, while
-// leases run. Leases that ended meanwhile are not in the snapshot. The other leases end when they should, under that node as
-// leader.
+// A node that got a snapshot while leases ran leads: the leases that had ended are gone, the others end when they should.
 func TestRealRaftInstallsASnapshotWhileLeasesRun(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		leader := c.leader()

@@ -17,9 +17,8 @@ import (
 	"lockstep/store/codec"
 )
 
-// FuzzPeerPort sends bytes to two peer ports and closes the connection. At the port that requires proof, nothing reaches a
-// protocol, and the port answers only with TLS (alertOrHello). At the port without proof, no protocol panics, and none
-// allocates memory for bytes that are announced but not sent.
+// FuzzPeerPort sends any bytes. A port that requires proof answers only with TLS. At another, no protocol panics or allocates
+// memory for bytes not sent.
 func FuzzPeerPort(f *testing.F) {
 	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
 	for _, seed := range [][]byte{
@@ -125,8 +124,7 @@ func (l oneCaller) Accept() (net.Conn, error) {
 func (oneCaller) Addr() net.Addr { return clustertest.Addr("host:1") }
 func (l oneCaller) Close() error { close(l.stop); return nil }
 
-// alertOrHello reports whether an answer is a TLS alert or a TLS handshake message. A server sends its handshake before the
-// caller has proved anything: without it, no caller could give its proof.
+// alertOrHello reports whether an answer is a TLS alert or handshake message, which a caller gets before its proof.
 func alertOrHello(b []byte) bool { return b[0] == 0x15 || b[0] == 0x16 }
 
 // Two configurations of peer ports: without proofs, and with a secret.

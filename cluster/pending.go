@@ -8,20 +8,13 @@ import (
 	"lockstep/raftfsm"
 )
 
-// pendingBatches holds the proposals of this node whose fate is not known yet. When a leader is replaced with a proposal in
-// flight, compare-and-append settles the fate: of all entries evaluated on one state only the first in the log takes effect. So
-// the next accepted entry is either the entry of the batch, or proof that the batch never takes effect.
+// pendingBatches holds the proposals of this node whose fate is not known yet. Of all entries evaluated on one state,
+// compare-and-append lets only the first in the log take effect. So the next accepted entry is the batch's own, or proof that the
+// batch never takes effect.
 //
-// Who answers a batch?
-//
-//   - While the sequencer waits for Raft, the method applied answers under two conditions: the entry is applied soon enough
-//     after the evaluation (the constant promptly), and this node is not transferring its leadership. Otherwise the sequencer
-//     answers, after it has checked the clock and that it still leads.
-//   - After the sequencer has lost its leadership, the method leave or applied answers with errLate. That is so even if this
-//     node leads again, and the entry of the batch belongs to its later term.
-//   - If a batch has waited for too long, its watchdog answers.
-//
-// The first answer counts (batch.end).
+// While the sequencer waits for Raft, applied answers a batch whose entry is applied soon enough (promptly). Otherwise the
+// sequencer answers, after it has checked the clock and that it still leads. After it has lost its leadership, leave or applied
+// answers with errLate. A watchdog answers a batch that has waited for too long. The first answer counts (batch.end).
 type pendingBatches struct {
 	stalled func() // the watchdog of a batch calls it when the batch has waited for too long
 
@@ -29,8 +22,8 @@ type pendingBatches struct {
 	list []*batch
 }
 
-// begin adds a batch that the sequencer is about to propose. When the time patience has passed, the watchdog of the batch answers
-// errUnknown: a stalled disk or a lost majority must not keep the clients waiting for ever.
+// begin adds a batch that is about to be proposed. After patience, its watchdog answers errUnknown, because clients must not wait
+// for ever.
 func (p *pendingBatches) begin(b *batch, patience time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +55,8 @@ func (p *pendingBatches) settle(b *batch) {
 	b.answer(errNotExecuted)
 }
 
-// leave notes that the sequencer no longer waits for b, because it no longer leads. If b has taken effect already,
-// leave answers b's requests with errLate. Otherwise a later call of the method applied or giveUp, or the watchdog, answers them.
+// leave notes that the sequencer no longer waits for b, because it no longer leads. If b has taken effect already, leave answers
+// errLate.
 func (p *pendingBatches) leave(b *batch) {
 	p.mu.Lock()
 	b.proposing = false
@@ -92,14 +85,12 @@ func (p *pendingBatches) remove(b *batch) {
 	}
 }
 
-// ofTerm reports whether b was evaluated in the term of its entry. The terms can differ: this node may have been deposed and
-// elected again before its sequencer noticed. Then the leases in the batch must begin anew (errLate), because the clock of the
-// sequencer does not include the time without a leader between the two terms.
+// ofTerm reports whether b was evaluated in its entry's term. Otherwise leases must begin anew (errLate): nobody may have led in
+// between.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
-// applied answers the batches whose fate an applied entry settles, with one exception. If the accepted batch began before
-// since, a monotonic time, and the sequencer still waits for it, applied leaves the batch to the sequencer. The sequencer
-// answers it after a check that it still leads.
+// applied answers the batches whose fate out settles, except an accepted one that began before since: its sequencer first checks
+// that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
 	var void []*batch
@@ -138,8 +129,7 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 	}
 }
 
-// giveUp answers errUnknown to the batches that were evaluated on a state before seq. Their fate will not be known here: a snapshot
-// from the leader has replaced the entries that would have settled it, or the node stops.
+// giveUp answers errUnknown to the batches evaluated before seq: after a snapshot or a stop, their fate will not be known here.
 func (p *pendingBatches) giveUp(seq uint64) {
 	p.mu.Lock()
 	var lost []*batch
