@@ -18,9 +18,9 @@ import (
 
 // Any node passes a request for a change to the leader, and repeats it if the outcome is unknown. A repeated change does no harm.
 //
-// Adding: the leader connects to the address in the request; a node that answers there must have the same id and belong to no
-// other cluster. Only an operator may add a node that does not answer. The node gets its vote later (peers.Promoter). A node with
-// an empty directory never takes the place of a voter with the same id: it has forgotten its votes.
+// Adding: a node that answers at the address in the request must have the same id and belong to no other cluster. Only an
+// operator may add a node that does not answer. A node with an empty directory never takes the place of a voter with the same id:
+// it has forgotten its votes.
 //
 // Removing: no timer removes a member. A majority of the remaining voters must answer the leader, or the removal could not be
 // committed. No flag overrides that. A leader that is to be removed transfers its leadership first, and its successor removes it.

@@ -4,9 +4,9 @@ import "lockstep/cluster/internal/forward"
 
 // A leader of version 0.1.0 answers OK to some commands that it does not carry out.
 //
-// For some commands of a client, such as CONFIG SET, a follower of version 0.1.0 sends calls in its own name (store.SystemUser).
-// The leader cannot check the client's rights, so it answers errNewerLeader. The ordinary refusal may be a store.Noted, which
-// such a follower takes for a success.
+// A follower of version 0.1.0 sends calls for some commands of a client in its own name (store.SystemUser). The leader cannot
+// check the client's rights, so it answers errNewerLeader. The ordinary refusal may be a store.Noted, which such a follower takes
+// for a success.
 
 // Older reports whether a command that is submitted now may reach a leader of version 0.1.0: the present, the next, or a still
 // unknown one.

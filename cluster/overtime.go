@@ -11,9 +11,6 @@ import (
 // All other requests wait while a script or a command runs. So at the time limit of scripts, the leader stops a script, a
 // transaction, or a command that takes many steps, and undoes all of it. It also halves the limit of the user (fair.Limits).
 // Otherwise a few clients that run such work in turn would keep all others out.
-//
-// Work that ends by itself shortens the limit only if it took longer than fair.GraceTime while work that is not heavy
-// (fair.Turns) waited.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {

@@ -8,11 +8,11 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// A joining node has no log, so nothing in a request tells it whether the leader is the one that it joins. Operators may have
-// told its address to two clusters (lockstep add), whose entries would mix.
+// A joining node has no log, so no request tells it whether the leader is the one that it joins. Two clusters may have been told
+// its address (lockstep add), and their entries would mix.
 //
-// So the node first takes the name of its cluster from a member that --join names. Until then it refuses every request of Raft.
-// If it is started again without --join, before it has joined, it takes the name from the first leader that it follows.
+// So the node first takes the name of its cluster from a member that --join names, and until then refuses every request of Raft.
+// If it is started again without --join, it takes the name from the first leader that it follows.
 
 // errUnbound is the error of a node that does not know yet which cluster it joins.
 var errUnbound = errors.New("cluster: this node joins a cluster and does not know its name yet")

@@ -11,8 +11,8 @@ import (
 // delayed follower's may be (delayed_append.go).
 //
 // So a follower that has heard nothing from its leader for a while holds the pre-vote request of a candidate with a longer log,
-// until it no longer believes in a leader or has heard from the leader again. A pre-vote promises nothing, so the wait does no
-// harm. A request with a log of the same length is not held: two candidates that can win would split the votes.
+// until it no longer believes in a leader or has heard from the leader again. A candidate with a log of the same length is not
+// held: two candidates that can win would split the votes.
 
 // holdTick is how often the function hold checks whether a held request can be answered.
 const holdTick = 5 * time.Millisecond

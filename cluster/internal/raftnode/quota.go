@@ -7,8 +7,8 @@ import (
 )
 
 // A leader whose data directory has more bytes than Config.DataQuota refuses requests that add data, as at maxmemory. Requests
-// that delete, release and renew may add a little (store/no_room.go), and have a reserve. The reserve limits the data, not the
-// directory, which the log and new snapshots also fill.
+// that delete, release and renew may add a little (store/no_room.go). Their reserve limits the data, not the directory, which the
+// log and new snapshots also fill.
 //
 // A node with a full directory takes snapshots, to delete the log up to the previous one. The pause doubles after one that frees
 // little (shortenings).

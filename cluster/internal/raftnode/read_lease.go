@@ -10,7 +10,7 @@ import (
 
 // A leader may answer a read without asking its followers if they have just answered, and no other node can be elected for a
 // while (Raft dissertation, section 6.4.1). Raft does not guarantee that: a restarted follower votes at once, and so does one
-// that is asked because of a leadership transfer or a dead leader process.
+// that is asked because of a leadership transfer.
 //
 // So a node with Config.LeaseReads makes a promise with every request that it takes from a leader: for votePromise it sends
 // neither a vote for another node nor a vote request. If a leader's request arrives between Raft's decision to vote and the vote,

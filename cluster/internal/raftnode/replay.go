@@ -11,9 +11,8 @@ import (
 )
 
 // The leader's first request with entries tells a starting node a commit index that may be far above what the node has applied.
-// Raft's main goroutine reads the log up to there before it answers any request. For seconds the node would neither acknowledge
-// nor vote, and still look healthy, because heartbeats are answered on another goroutine. Therefore pace passes the commit index
-// to Raft in steps: in Raft, any follower may learn of a commit late.
+// Raft's main goroutine reads the log up to there before it answers any request. So the node would neither acknowledge nor vote
+// for seconds. Therefore pace passes the commit index to Raft in steps: in Raft, any follower may learn of a commit late.
 //
 // A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and has caught up with it. So
 // an operator can restart one node after the other. The node serves commands as soon as it has a link.

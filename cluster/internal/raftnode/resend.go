@@ -13,7 +13,7 @@ import (
 
 // When a member does not take entries, Raft waits twice as long after each failure, up to 10 s, even if a majority is well again
 // by then. Therefore the transport hides these failures from Raft: it sends the entries again itself, until the member takes them
-// or this node no longer leads the member. A failed snapshot it leaves to Raft, because each costs much.
+// or this node no longer leads the member.
 
 // resendPause is the pause before up to 1 MB of entries goes again to a member that answers, but does not take them.
 const resendPause = 200 * time.Millisecond

@@ -17,9 +17,8 @@ import (
 // nothing: no term, no vote, no entry, no leader.
 //
 // A request must name the id, data directory and cluster of its sender. Its term must be plausible (roster.TermReach,
-// roster.Highest). Its entries must have consecutive indexes, terms that do not fall, and content that can be applied. A
-// configuration must have a voter, and differ from a known previous one in at most one member. A snapshot must not be behind the
-// committed entries. The terms and indexes of answers have the same bounds.
+// roster.Highest). Its entries must be consecutive and applicable. A configuration must have a voter, and differ from a known
+// previous one in at most one member. A snapshot must not be behind the committed entries.
 //
 // A node that was away knows only old configurations. So a sender also counts as a member if a member that was found at its
 // configured address lists the sender's id (peers/status.go). A node whose known members were all replaced refuses everything,

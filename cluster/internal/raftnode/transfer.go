@@ -13,8 +13,8 @@ import (
 // heir) has all of them, and tells the heir to stand for election.
 //
 // The transfer of hashicorp/raft can hang. It asks the goroutine that sends entries to the heir how far the heir has come. While
-// an heir with a full disk refuses entries, that goroutine reads no question, and the channel has room for one. A second transfer
-// then waits for ever, and Raft accepts no entry any more.
+// an heir with a full disk refuses entries, that goroutine reads no question, and a second transfer waits for ever. Meanwhile
+// Raft accepts no entry.
 //
 // The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the log as it was
 // at the beginning, and then proposes nothing until the heir has won an election. The leader gives up if a step takes longer than

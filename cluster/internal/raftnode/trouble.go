@@ -8,7 +8,7 @@ import (
 )
 
 // From the first entry that a full disk does not take, the log is in trouble (datadir.Log), and Raft deposes the node if it led.
-// If the node is elected again, it serves nobody (report) and hands its leadership to another voter.
+// If the node is elected again, it serves nobody (report) and hands over its leadership.
 //
 // A leader may have an entry that no majority has room for, and so commit nothing. Then a follower without room for that entry,
 // but with room for short ones, stands for election. Raft elects it only if a majority lacks the entry.
