@@ -10,6 +10,8 @@ import (
 
 // A new member gets its vote only when it keeps up. With an earlier vote, a cluster that has just lost a member could commit
 // nothing until the new member has copied a snapshot.
+//
+// hashicorp/raft-autopilot is not used: it also removes dead servers.
 
 // keepUp is how far, in time, a member may be behind: by now it must have applied what was committed a keepUp ago.
 const keepUp = 3 * Period
