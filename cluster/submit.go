@@ -191,7 +191,8 @@ func (c *carried) putOff() {
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
 }
 
-// hasRoom reports whether a request may be sent to the leader now. While large replies wait to be encoded, long reads go one by one.
+// hasRoom reports whether a request may be sent to the leader now. While this node has large replies in hand, a long read first waits
+// for its turn, so that long reads go one by one. Above fair.RepliesInHand none goes.
 func (c *carried) hasRoom() bool {
 	h := &c.n.gate.InHand
 	if h.Bytes() == 0 || !call.AreLongReads(c.calls) {
