@@ -405,7 +405,7 @@ func TestJ20ReleaseIsCarriedOut(t *testing.T) {
 				if got := release(p); got != "1" {
 					t.Errorf("the release was told %q", got)
 				}
-				// The next client that asks gets the lock, at either node.
+				// The next client that asks gets the lock, here at the second node.
 				if got := p.doOn(p.b, "SET lock you NX PX 60000"); got != "OK" {
 					t.Errorf("the next owner was told %q", got)
 				}

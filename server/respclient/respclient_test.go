@@ -13,7 +13,7 @@ func receive(text string) (any, error) {
 	return c.Receive()
 }
 
-// TestOutsizedReplies: if something else than a node answers, a few bytes from it cannot make the client take much memory or end the
+// TestOutsizedReplies: if something else than a node answers, the answer can neither make the client take much memory nor end the
 // process.
 func TestOutsizedReplies(t *testing.T) {
 	for what, text := range map[string]string{

@@ -28,7 +28,7 @@ const (
 	// If Limits holds overrunUsers users or more, the method forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
-	// ToldUsers is how many limits a node reports to others: everyone's, and the shortest. Names longer than toldName are left out.
+	// ToldUsers is how many limits a node reports to others (Limits.Tell).
 	ToldUsers = 16
 	toldName  = 256
 )
@@ -148,8 +148,8 @@ func (l *Limits) share(user string, took, full, now time.Duration) {
 	l.users[user], l.users[everyone] = u, all
 }
 
-// Tell returns the entry for all users together (everyone), and the entries of the users with the shortest limits, ToldUsers
-// entries at most.
+// Tell returns the entry for all users together (everyone) and then those of the users with the most halvings, and among equals with
+// the most spent time. It returns ToldUsers entries at most, and none with a name longer than toldName.
 func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
