@@ -207,7 +207,8 @@ func (f *function) dropValues(list int) {
 	}
 }
 
-// patchList makes the jumps of a list that set reg (TESTSET) lead to withValue, and all others to the target named without.
+// patchList makes each jump of a list that has a TESTSET put its value into reg (unless reg is noReg) and go to the instruction withValue.
+// The jumps that have no TESTSET go to the instruction `without`.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
 		f.p.work(1)
