@@ -77,7 +77,7 @@ func newRDBWriter(c *Ctx, size int64) *rdbWriter {
 // room returns an upper limit for the bytes that may follow: bytes at the start of b may turn out unused (skip).
 func (w *rdbWriter) room() int { return int(w.c.MaxReply()) + rdbListHead - len(w.b) }
 
-// full reports whether the result is too large for a reply.
+// full reports whether the result is certain to be too large for a reply; finish decides.
 func (w *rdbWriter) full() bool { return w.over || w.room() < 0 }
 
 // bytes appends a string without its length, if there is room for the string.

@@ -4,5 +4,5 @@ package peers
 
 import "os/exec"
 
-// startTied starts a command, which outlives a bench that is killed: only Linux can prevent that.
+// startTied starts a command, which outlives a bench that is killed: this program prevents that only on Linux.
 func startTied(cmd *exec.Cmd) error { return cmd.Start() }

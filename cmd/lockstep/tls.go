@@ -13,7 +13,7 @@ import (
 )
 
 // tlsOptions are the flags of the command serve for clients that use TLS. The flags that set tlsOptions.files have the names of
-// directives in redis.conf.
+// directives in redis.conf, except --tls-key-file-pass-file.
 type tlsOptions struct {
 	listen, advertise                 string
 	sentinelListen, sentinelAdvertise string

@@ -133,7 +133,7 @@ var commands = []command{
 	{"ZINTERCARD {numkeys} {zset} {zset} [LIMIT {small}]", exact},
 	{"ZSCAN {zset} 0 COUNT {all} [MATCH {pattern}]", scan2},
 	{"ZRANDMEMBER {zset} [{small} [WITHSCORES]]", shape},
-	// These blocking commands find something, or wait only for a moment.
+	// These blocking commands find something, get an error, or wait only for a moment.
 	{"(BLPOP|BRPOP) {list}... {moment}", exact},
 	{"BLMOVE {list} {list} (LEFT|RIGHT) (LEFT|RIGHT) {moment}", exact},
 	{"BRPOPLPUSH {list} {list} {moment}", exact},

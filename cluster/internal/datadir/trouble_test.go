@@ -47,7 +47,7 @@ func TestTroubleEndsWhenTheEntryFits(t *testing.T) {
 	}
 }
 
-// long stores an entry that is longer than the room of the segment.
+// long stores an entry that is longer than the disk space that the segment has reserved, so the segment needs more.
 func (l *fullLog) long(index uint64) error {
 	return l.st.Log.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, 2*roomStep)})
 }
