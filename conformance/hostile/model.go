@@ -3,6 +3,7 @@ package hostile
 import (
 	"bufio"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,50 +47,53 @@ func (f *fleet) model() *model {
 
 // reply sends a piece that is one command. It returns false if there is no reply, because the server may have ended.
 func (m *model) reply(p []byte) (transcript.Value, bool) {
-	if m == nil || m.conn == nil {
+	if m == nil {
 		return transcript.Value{}, false
 	}
-	if m.forgets() != nil || m.conn.SetDeadline(time.Now().Add(replyLimit)) != nil {
-		return transcript.Value{}, false
-	}
-	v, err := m.ask(p)
-	if err != nil {
-		m.conn.Close()
-		m.conn = nil
-	}
-	return v, err == nil
+	return m.inNewState(p)
 }
 
-// forgets gives Redis a new Lua state: Redis keeps settings of cjson for a Lua state, lockstep only for a script.
-func (m *model) forgets() error {
-	_, err := m.ask(command("SCRIPT", "FLUSH"))
-	return err
-}
-
-// alsoReplies reports whether Redis can reply got to p after prior. It varies Redis's garbage, because a collection can make a script
-// fail.
+// alsoReplies reports whether Redis replies to p, sent after prior, as got says, if other garbage lies in its Lua state. When Redis
+// collects garbage depends on what ran before. The collector's call of a finalizer counts as a nested call, so it may fail a script.
 func (m *model) alsoReplies(prior, p []byte, got transcript.Value) bool {
 	for i := range 20 {
-		if m.conn == nil || m.conn.SetDeadline(time.Now().Add(replyLimit)) != nil {
-			return false
-		}
-		for _, before := range [][]byte{command("EVAL", "for i = 1, ARGV[1] do local t = {} end", "0", strconv.Itoa(i*100)), prior} {
-			if _, err := m.ask(before); err != nil {
-				return false
-			}
-		}
-		if v, err := m.ask(p); err != nil || scripts.Same(got, v) {
-			return err == nil
+		garbage := command("EVAL", "for i = 1, ARGV[1] do local t = {} end", "0", strconv.Itoa(i*100))
+		if v, ok := m.inNewState(garbage, prior, p); !ok || scripts.Same(got, v) {
+			return ok
 		}
 	}
 	return false
 }
 
-func (m *model) ask(p []byte) (transcript.Value, error) {
-	if _, err := m.conn.Write(p); err != nil {
-		return transcript.Value{}, err
+// inNewState sends pieces, each of which is one command, and returns the reply to the last one. Before the first, Redis makes a new Lua
+// state: there the settings of cjson last as long as the Lua state; in lockstep they last only as long as the script.
+func (m *model) inNewState(pieces ...[]byte) (v transcript.Value, ok bool) {
+	for _, p := range slices.Concat([][]byte{command("SCRIPT", "FLUSH")}, pieces) {
+		if v, ok = m.ask(p); !ok {
+			break
+		}
 	}
-	return transcript.ReadValue(m.r)
+	return v, ok
+}
+
+// ask returns false and closes the connection if there is no reply: a late reply would seem to answer the next piece.
+func (m *model) ask(p []byte) (transcript.Value, bool) {
+	if m.conn == nil {
+		return transcript.Value{}, false
+	}
+	err := m.conn.SetDeadline(time.Now().Add(replyLimit))
+	if err == nil {
+		_, err = m.conn.Write(p)
+	}
+	var v transcript.Value
+	if err == nil {
+		v, err = transcript.ReadValue(m.r)
+	}
+	if err != nil {
+		m.conn.Close()
+		m.conn = nil
+	}
+	return v, err == nil
 }
 
 func (m *model) close() {
