@@ -76,6 +76,7 @@ type Gate struct {
 	one   [ownKinds]*semaphore.Weighted // for Alone: one of weight 1 for each kind; nil unless Beside has made the Gate
 	*activity
 
+	waits WaitQueue           // requests whose turn has not come
 	era   atomic.Uint32       // counts the changes of the field was
 	held  atomic.Int64        // bytes of waiting arguments and replies
 	addrs atomic.Int32        // len(lately), readable without mu
@@ -351,10 +352,16 @@ func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes in
 	if g.held.Add(int64(bytes)) > yieldHeld {
 		late = 0
 	}
+	place := g.waits.Join(g.waits.Number())
+	defer g.waits.Leave(place)
 	var seen tally
 	for {
 		now := g.clock.Monotonic()
-		wait, changed := g.begin(c, now, late, &seen, writes)
+		wait, changed := late-now, place.First
+		// Only the first asks for its turn: if hundreds did after each piece, they would hold up the work of others.
+		if wait <= 0 || g.waits.IsFirst(place) {
+			wait, changed = g.begin(c, now, late, &seen, writes)
+		}
 		if wait <= 0 {
 			return func(moved int) { g.end(now-time.Duration(moved)*ByteTakes, g.clock.Monotonic()) }
 		}

@@ -213,3 +213,29 @@ func TestOwnWorkHasAQuarter(t *testing.T) {
 		}
 	})
 }
+
+// TestHeavyWorkComesInOrder: pieces of heavy work have their turns in the order of their arrival, because only the first asks.
+func TestHeavyWorkComesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, end := testGate(t)
+		defer end()
+		light := g.NewClient(lightHost)
+		g.closed(t)
+		var order []int
+		for i := range 20 {
+			c := g.NewClient(heavyHost)
+			go g.Pass(c, calls("GET lock"), 2*time.Hour, func() int {
+				order = append(order, i)
+				time.Sleep(time.Second) // the next piece waits for the end of this one
+				g.does(t, light)
+				return 0
+			})
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour + 20*10*time.Second)
+		synctest.Wait()
+		if len(order) != 20 || !slices.IsSorted(order) {
+			t.Errorf("the order was %v", order)
+		}
+	})
+}

@@ -6,29 +6,29 @@ import (
 	"sync/atomic"
 )
 
-// WaitQueue holds the submissions that wait for a leader, in order of arrival: a late release would end a lock taken again with its
-// token.
+// WaitQueue holds requests in the order of their arrival: those that wait for a leader, where a late release would end a lock taken again
+// with its token, or those that wait in a Gate.
 type WaitQueue struct {
-	arrived atomic.Uint64 // submissions so far
+	arrived atomic.Uint64 // requests so far
 	length  atomic.Int32  // len(list), readable without mu
 
 	mu   sync.Mutex
 	list []*Place // sorted by number
 }
 
-// Place is a submission's place in the queue.
+// Place is a request's place in the queue.
 type Place struct {
 	number uint64
-	First  chan struct{} // has room for one; gets a value when the submission may have become the first
+	First  chan struct{} // has room for one; gets a value when the request may have become the first
 }
 
-// Number counts a submission that has just arrived, and returns its number in the order of arrival.
+// Number counts a request that has just arrived, and returns its number in the order of arrival.
 func (l *WaitQueue) Number() uint64 { return l.arrived.Add(1) }
 
-// Empty reports whether no submission waits.
+// Empty reports whether no request waits.
 func (l *WaitQueue) Empty() bool { return l.length.Load() == 0 }
 
-// Join adds a submission to the queue, at the place that belongs to its number.
+// Join adds a request to the queue, at the place that belongs to its number.
 func (l *WaitQueue) Join(number uint64) *Place {
 	p := &Place{number: number, First: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -44,14 +44,14 @@ func (l *WaitQueue) Join(number uint64) *Place {
 	return p
 }
 
-// IsFirst reports whether no submission is before p. If one is, p.First tells when to ask again.
+// IsFirst reports whether no request is before p. If one is, p.First tells when to ask again.
 func (l *WaitQueue) IsFirst(p *Place) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.list) > 0 && l.list[0] == p
 }
 
-// Leave removes a place from the queue. If it was the first, Leave tells the submission behind it (Place.First). A second call does
+// Leave removes a place from the queue. If it was the first, Leave tells the request behind it (Place.First). A second call does
 // nothing.
 func (l *WaitQueue) Leave(p *Place) {
 	l.mu.Lock()
