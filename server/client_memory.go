@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,6 +199,7 @@ func (srv *Server) evictClients() {
 		m.evicted(h.addr, h.n)
 		h.s.out.cut()
 		total -= h.n
+		runtime.Gosched() // goroutines that work for other clients come first
 	}
 }
 

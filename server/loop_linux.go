@@ -54,8 +54,9 @@ type loop struct {
 	others    []*loopConn // memory of the previous ready list, for the next one
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	yielding  yielding
+	slow      share // connections that are slow to serve (loopConn.isSlow)
 	incoming  incoming
-	lightAt   time.Time   // when the method turn last served a light client: one in no share, whose loopConn.many is aloneAfter ago or longer
+	lightAt   time.Time   // when the method turn last served a light client: one in no share, whose loopConn.laden is aloneAfter ago or longer
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends
@@ -76,7 +77,7 @@ func newLoop(srv *Server) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
-	l.strangers.loop, l.incoming.loop = l, l
+	l.strangers.loop, l.slow.loop, l.incoming.loop = l, l, l
 	if !srv.cfg.NoUring {
 		if l.uring, err = newUring(); err != nil {
 			srv.saidNoUring.Do(func() { srv.cfg.Log.Info("each reply is sent by a system call of its own", "reason", err) })
@@ -302,13 +303,14 @@ func (l *loop) wait() int {
 	case l.over && l.count == 0:
 		l.ended = true
 		l.strangers.stop()
+		l.slow.stop()
 		l.incoming.stop()
 		l.closeFiles()
 		close(l.stop)
 		l.mu.Unlock()
 		return -1
 	}
-	if !l.strangers.wakes() || !l.incoming.wakes() {
+	if !l.strangers.wakes() || !l.slow.wakes() || !l.incoming.wakes() {
 		l.mu.Unlock()
 		return 0
 	}

@@ -2,12 +2,13 @@ package server
 
 import (
 	"container/list"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
 
-// Strangers and senders of large commands get only a share of a loop's time: in each round, the loop serves all other clients first. The
-// rest of their input stays with the operating system, which slows the senders down.
+// Strangers, senders of large commands, and clients that have hung up get only a share of a loop's time: in each round, the loop serves all
+// other clients first. The rest of their input stays with the operating system, which slows the senders down.
 //
 // Strangers have not authenticated, or send lines that make no command. If hundreds of them had a turn in every round, all other clients
 // would wait.
@@ -21,6 +22,9 @@ import (
 const (
 	// When strangersTurn has passed since the start of a round, a loop serves no further stranger in that round.
 	strangersTurn = 500 * time.Microsecond
+	// When slowTurn has passed, a loop serves no further slow connection in that round.
+	slowTurn = 200 * time.Microsecond
+	slowRest = 1 // of slow connections, instead of shareRest
 	// After a round that served clients of one kind, that kind rests for shareRest times the duration of the round, but for shareWait at
 	// most.
 	shareRest = 3
@@ -160,18 +164,24 @@ func (l *loop) turn(c *loopConn) {
 		c.waitIn(&l.strangers.queue)
 	case l.incoming.has(c):
 		l.incoming.add(c)
+	case c.isSlow():
+		c.waitIn(&l.slow.queue)
 	default:
 		c.ready = false
 		c.part = false
-		if l.now.Sub(c.many) >= aloneAfter {
+		if l.now.Sub(c.laden) >= aloneAfter {
 			l.lightAt = l.now
 		}
 		l.advance(c)
 	}
 }
 
-// serveShares serves strangers until strangersTurn has passed in the round, but at least one. Then it reads one part of a large command.
-// While memory is scarce, it does neither.
+// isSlow reports whether the connection has sent a part of a large command, or has hung up. It takes tens of milliseconds to read from
+// hundreds of the first kind, or to close hundreds of the second.
+func (c *loopConn) isSlow() bool { return c.guard.large != nil || c.hungUp }
+
+// serveShares serves strangers until strangersTurn has passed in the round, but at least one. It serves slow connections likewise, until
+// slowTurn has passed. Then it reads one part of a large command. While memory is scarce, it serves neither strangers nor large commands.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() && !l.yieldStrangers() {
 		for !s.isEmpty() {
@@ -181,6 +191,9 @@ func (l *loop) serveShares() {
 			}
 		}
 	}
+	if s := &l.slow; s.begins() {
+		l.serveSlow()
+	}
 	if s := &l.incoming; s.begins() {
 		if s.yields() {
 			s.waits()
@@ -188,6 +201,26 @@ func (l *loop) serveShares() {
 			s.nextPart()
 		}
 	}
+}
+
+// serveSlow serves slow connections.
+func (l *loop) serveSlow() {
+	s := &l.slow
+	for from := l.srv.cfg.Clock(); !s.isEmpty(); {
+		c := s.queue.Front().Value.(*loopConn)
+		if c.part, c.laden = false, l.now; l.incoming.has(c) {
+			l.incoming.add(c)
+			continue
+		}
+		s.serve(c)
+		if l.srv.cfg.Clock().Sub(from) >= slowTurn {
+			break
+		}
+	}
+	if s.isEmpty() {
+		s.since = time.Time{} // no rest is needed
+	}
+	runtime.Gosched() // goroutines that work for other clients come first
 }
 
 // yieldStrangers reports whether no stranger is to be served in this round, because memory is scarce.
@@ -282,7 +315,7 @@ func (s *incoming) nextPart() {
 	}
 	c.s.userMemory().turn.Store(s.loop.srv.clientMemory.turns.Add(1))
 	if c.part = true; len(c.guard.large) >= manyArguments {
-		c.many = s.loop.now
+		c.laden = s.loop.now
 	} else {
 		s.since = time.Time{} // no rest is needed: a part of a command with few arguments takes hardly any time
 	}
@@ -296,5 +329,6 @@ func (l *loop) sharesServed() {
 	if l.now.Sub(l.lightAt) >= aloneAfter {
 		rest = 0
 	}
+	l.slow.served(min(rest, slowRest))
 	l.incoming.served(rest)
 }

@@ -202,6 +202,49 @@ func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	}
 }
 
+// TestSlowConnectionsComeInTurn: connections with large commands, and those that have hung up, get some time in each round. Then they rest,
+// unless there are no light clients.
+func TestSlowConnectionsComeInTurn(t *testing.T) {
+	ts := newTestServer(t, func(*Config) {})
+	l, err := newLoop(ts.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.closeFiles()
+	for i := range 12 {
+		c := sendsLarge(l, &account{})
+		if c.guard.large = make([][]byte, 1); i%2 == 0 {
+			c.guard.large, c.hungUp = nil, true
+		}
+		l.turn(c)
+		c.state = connRunning // so that nothing is read
+	}
+	l.now = ts.cfg.Clock()
+	var took time.Duration
+	l.srv = &Server{cfg: Config{Clock: func() time.Time { // each connection takes half of slowTurn
+		took += slowTurn / 2
+		return l.now.Add(took)
+	}}, clientMemory: clientMemory{limit: ts.clientMemory.limit}}
+	rounds := func(n int) (served []int) {
+		for range n {
+			before := l.slow.queue.Len()
+			l.serveShares()
+			l.sharesServed()
+			served = append(served, before-l.slow.queue.Len())
+			l.now, took = l.now.Add(max(took, slowTurn)), 0
+		}
+		return served
+	}
+	l.lightAt = l.now.Add(time.Second) // another client has sent something
+	if got := rounds(4); !slices.Equal(got, []int{2, 0, 0, 2}) {
+		t.Errorf("beside light clients, rounds served %v", got)
+	}
+	l.now, l.lightAt = l.slow.due, time.Time{}
+	if got := rounds(5); !slices.Equal(got, []int{2, 2, 2, 2, 0}) {
+		t.Errorf("without light clients, rounds served %v", got)
+	}
+}
+
 // TestStrangersThatHaveHungUpComeLast: a stranger that waits for its reply is served before strangers that have closed their
 // connections. The loop serves these last.
 func TestStrangersThatHaveHungUpComeLast(t *testing.T) {

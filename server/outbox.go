@@ -87,6 +87,19 @@ func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	return n
 }
 
+// addPieces does what the method add does, with a large reply that has been encoded in pieces.
+func (o *outbox) addPieces(pieces [][]byte) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.failed {
+		for _, p := range pieces {
+			o.pending.push(p)
+		}
+	}
+	o.count()
+	return o.pending.len() + o.writing
+}
+
 // makeRoom prepares pending.last for size bytes. It begins a new buffer rather than let append copy a large one.
 func (o *outbox) makeRoom(size int) {
 	c := &o.pending

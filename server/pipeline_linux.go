@@ -26,7 +26,7 @@ type loopConn struct {
 	state connState
 	ready bool      // in loop.ready, or in the queue of a share (loop_shares_linux.go)
 	vain  bool      // the last result of inVain
-	many  time.Time // when the loop last read a part of a command with at least manyArguments arguments
+	laden time.Time // when a share last served the connection for a large command
 	part  bool      // incoming.nextPart has read a part of this connection's present command
 
 	share *list.List    // the list of a share in which the connection waits; nil: it waits in none …

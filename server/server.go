@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -57,9 +58,10 @@ type Server struct {
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
 	pulse          pulse
-	patient        atomic.Int64 // the result of Server.patience, in nanoseconds
-	garbage        garbage      // what strangers and newcomers leave
-	largeGarbage   garbage      // what senders of large commands leave
+	patient        atomic.Int64  // the result of Server.patience, in nanoseconds
+	garbage        garbage       // what strangers and newcomers leave
+	largeGarbage   garbage       // what senders of large commands leave
+	bulky          chan struct{} // full while as many goroutines copy large replies as may do so at once
 
 	hands  *handshakes
 	seldom *seldomLines // the log lines that strangers can cause
@@ -114,7 +116,9 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		listeners: map[net.Listener]struct{}{},
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
-		learned:   make(chan struct{}),
+		// The other half of the processors is left to other clients.
+		bulky:   make(chan struct{}, (runtime.GOMAXPROCS(0)+1)/2),
+		learned: make(chan struct{}),
 	}
 	srv.patient.Store(int64(cmp.Or(cfg.patience, catchUpTimeout)))
 	srv.garbage.scarce, srv.largeGarbage.scarce = cfg.scarce, cfg.scarce

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -315,9 +316,36 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if r.Kind == store.Packed || len(r.Elems) > 0 || len(r.Str) > smallBuffer {
 		size = encodedSize(&r)
 	}
-	if s.out.add(size, func(b []byte) []byte { return appendReply(b, &r, resp) }) > freeOutput {
+	waits := 0
+	if r.Kind == store.Bulk && len(r.Str) > largeOutput && s.mayWait() {
+		waits = s.out.addPieces(s.srv.bulkyReply(r.Str))
+	} else {
+		waits = s.out.add(size, func(b []byte) []byte { return appendReply(b, &r, resp) })
+	}
+	if waits > freeOutput {
 		s.checkOutput(s.srv.cfg.Clock())
 	}
+}
+
+// bulkyPiece is the most that bulkyReply copies at once, because nothing else runs on the processor meanwhile.
+const bulkyPiece = 256 << 10
+
+// bulkyReply encodes a large bulk string, in pieces. After each, goroutines that work for other clients come first.
+func (srv *Server) bulkyReply(s string) (pieces [][]byte) {
+	srv.bulky <- struct{}{}
+	defer func() { <-srv.bulky }()
+	header := appendInt(nil, '$', int64(len(s)))
+	for len(s) > 0 {
+		n := min(len(s), bulkyPiece)
+		b := make([]byte, 0, len(header)+n+len("\r\n"))
+		b = append(append(b, header...), s[:n]...)
+		if header, s = nil, s[n:]; s == "" {
+			b = append(b, '\r', '\n')
+		}
+		pieces = append(pieces, b)
+		runtime.Gosched()
+	}
+	return pieces
 }
 
 // reply checks the output buffer limit only beyond freeOutput bytes, because Redis does not count its first buffer of this size for each
