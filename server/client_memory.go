@@ -5,7 +5,6 @@ import (
 	"iter"
 	"math"
 	"net"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,7 +198,6 @@ func (srv *Server) evictClients() {
 		m.evicted(h.addr, h.n)
 		h.s.out.cut()
 		total -= h.n
-		runtime.Gosched() // goroutines that work for other clients come first
 	}
 }
 

@@ -281,7 +281,8 @@ func (s *session) sendGrants() {
 	}
 }
 
-// After a submission of slowPart or longer, its replies are sent first: commands of a client that has left are not run.
+// After a submission that took slowPart or longer, the session sends its replies before it submits further commands. If it cannot send
+// them, it does not run these commands.
 const slowPart = 10 * time.Millisecond
 
 // largeOutput is the size of output above which further commands wait, so that a client that reads nothing does not fill memory.

@@ -74,7 +74,7 @@ func (c *fdConn) Read(p []byte) (int, error) {
 // drained reports whether a Read would find no input.
 func (c *fdConn) drained() bool { return !c.readable }
 
-// tryWrite writes as much as the socket has room for. After each copyMost bytes, other goroutines come first.
+// tryWrite writes as much as the socket has room for.
 func (c *fdConn) tryWrite(p []byte) (int, error) {
 	sent := 0
 	for sent < len(p) {
@@ -88,9 +88,7 @@ func (c *fdConn) tryWrite(p []byte) (int, error) {
 		case errno != 0:
 			return sent, errno
 		default:
-			if sent += int(n); n == copyMost {
-				runtime.Gosched()
-			}
+			sent += int(n)
 		}
 	}
 	return sent, nil
@@ -111,7 +109,8 @@ func (c *fdConn) hold() bool {
 	return true
 }
 
-// writeAll calls the function try until all of p has been written, and waits for room in the socket between the calls.
+// writeAll calls the function try until all of p has been written, and waits for room in the socket between the calls. After each copyMost
+// bytes, other goroutines come first.
 func (c *fdConn) writeAll(p []byte, try func([]byte) (int, error)) (int, error) {
 	if !c.hold() {
 		return 0, net.ErrClosed
@@ -119,13 +118,16 @@ func (c *fdConn) writeAll(p []byte, try func([]byte) (int, error)) (int, error) 
 	defer c.leave()
 	sent, announced := 0, false
 	for {
-		n, err := try(p[sent:])
+		part := p[sent:min(len(p), sent+copyMost)]
+		n, err := try(part)
 		sent += n
 		switch {
 		case err != nil || sent == len(p):
 			return sent, err
 		case c.shut.Load():
 			return sent, net.ErrClosed
+		case n == len(part):
+			runtime.Gosched()
 		case !announced:
 			// Try once more: an event that comes from now on wakes this goroutine.
 			announced = true

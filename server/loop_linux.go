@@ -2,6 +2,7 @@ package server
 
 import (
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,6 +56,7 @@ type loop struct {
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	yielding  yielding
 	slow      share // connections that are slow to serve (loopConn.isSlow)
+	yields    bool  // the loop has served some of them in this round
 	incoming  incoming
 	lightAt   time.Time   // when the method turn last served a light client: one in no share, whose loopConn.laden is aloneAfter ago or longer
 	answered  []*loopConn // connections with replies to be sent at the end of the round
@@ -183,6 +185,10 @@ func (l *loop) run(me int) {
 		}
 		l.sendAnswered()
 		l.sharesServed()
+		if l.yields {
+			l.yields = false
+			runtime.Gosched() // goroutines that work for light clients come first
+		}
 	}
 }
 

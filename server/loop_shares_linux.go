@@ -2,12 +2,11 @@ package server
 
 import (
 	"container/list"
-	"runtime"
 	"sync/atomic"
 	"time"
 )
 
-// Strangers, senders of large commands, and clients that have hung up get only a share of a loop's time: in each round, the loop serves all
+// Strangers, senders of large commands, and connections that are to be closed get only a share of a loop's time: in each round, the loop serves all
 // other clients first. The rest of their input stays with the operating system, which slows the senders down.
 //
 // Strangers have not authenticated, or send lines that make no command. If hundreds of them had a turn in every round, all other clients
@@ -24,7 +23,6 @@ const (
 	strangersTurn = 500 * time.Microsecond
 	// When slowTurn has passed, a loop serves no further slow connection in that round.
 	slowTurn = 200 * time.Microsecond
-	slowRest = 1 // of slow connections, instead of shareRest
 	// After a round that served clients of one kind, that kind rests for shareRest times the duration of the round, but for shareWait at
 	// most.
 	shareRest = 3
@@ -128,7 +126,8 @@ func (s *share) served(rest int) {
 	s.since = time.Time{}
 }
 
-// wakes sets a timer for the time when the connections are due, or returns false if they are due now. The caller holds loop.mu.
+// wakes sets a timer for the time when the waiting connections are due. It returns false if they may be served now. The caller holds
+// loop.mu.
 func (s *share) wakes() bool {
 	if s.isEmpty() {
 		return true
@@ -176,9 +175,9 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// isSlow reports whether the connection has sent a part of a large command, or has hung up. It takes tens of milliseconds to read from
+// isSlow reports whether the connection has sent a part of a large command, or is to be closed. It takes tens of milliseconds to read from
 // hundreds of the first kind, or to close hundreds of the second.
-func (c *loopConn) isSlow() bool { return c.guard.large != nil || c.hungUp }
+func (c *loopConn) isSlow() bool { return c.guard.large != nil || c.leaving }
 
 // serveShares serves strangers until strangersTurn has passed in the round, but at least one. It serves slow connections likewise, until
 // slowTurn has passed. Then it reads one part of a large command. While memory is scarce, it serves neither strangers nor large commands.
@@ -203,24 +202,25 @@ func (l *loop) serveShares() {
 	}
 }
 
-// serveSlow serves slow connections.
+// serveSlow serves slow connections. If some are left, and light clients send something, the others get as much time next.
 func (l *loop) serveSlow() {
 	s := &l.slow
-	for from := l.srv.cfg.Clock(); !s.isEmpty(); {
+	from := l.srv.cfg.Clock()
+	now := from
+	for !s.isEmpty() && now.Sub(from) < slowTurn {
 		c := s.queue.Front().Value.(*loopConn)
 		if c.part, c.laden = false, l.now; l.incoming.has(c) {
 			l.incoming.add(c)
 			continue
 		}
 		s.serve(c)
-		if l.srv.cfg.Clock().Sub(from) >= slowTurn {
-			break
-		}
+		now = l.srv.cfg.Clock()
+		l.yields = true
 	}
-	if s.isEmpty() {
-		s.since = time.Time{} // no rest is needed
+	s.since = time.Time{}
+	if !s.isEmpty() && l.now.Sub(l.lightAt) < aloneAfter {
+		s.due = now.Add(min(now.Sub(from), shareWait))
 	}
-	runtime.Gosched() // goroutines that work for other clients come first
 }
 
 // yieldStrangers reports whether no stranger is to be served in this round, because memory is scarce.
@@ -329,6 +329,5 @@ func (l *loop) sharesServed() {
 	if l.now.Sub(l.lightAt) >= aloneAfter {
 		rest = 0
 	}
-	l.slow.served(min(rest, slowRest))
 	l.incoming.served(rest)
 }

@@ -202,7 +202,7 @@ func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionsComeInTurn: connections with large commands, and those that have hung up, get some time in each round. Then they rest,
+// TestSlowConnectionsComeInTurn: connections with large commands, and those that are to be closed, get some time in a round. Then they rest,
 // unless there are no light clients.
 func TestSlowConnectionsComeInTurn(t *testing.T) {
 	ts := newTestServer(t, func(*Config) {})
@@ -214,7 +214,7 @@ func TestSlowConnectionsComeInTurn(t *testing.T) {
 	for i := range 12 {
 		c := sendsLarge(l, &account{})
 		if c.guard.large = make([][]byte, 1); i%2 == 0 {
-			c.guard.large, c.hungUp = nil, true
+			c.guard.large, c.leaving = nil, true
 		}
 		l.turn(c)
 		c.state = connRunning // so that nothing is read
@@ -236,12 +236,37 @@ func TestSlowConnectionsComeInTurn(t *testing.T) {
 		return served
 	}
 	l.lightAt = l.now.Add(time.Second) // another client has sent something
-	if got := rounds(4); !slices.Equal(got, []int{2, 0, 0, 2}) {
+	if got := rounds(4); !slices.Equal(got, []int{2, 0, 2, 0}) {
 		t.Errorf("beside light clients, rounds served %v", got)
 	}
 	l.now, l.lightAt = l.slow.due, time.Time{}
 	if got := rounds(5); !slices.Equal(got, []int{2, 2, 2, 2, 0}) {
 		t.Errorf("without light clients, rounds served %v", got)
+	}
+}
+
+// TestWhoHasHungUpIsSlowAtTheEnd: the loop reads what a client has sent before it hung up at once, and only closes its connection in a turn
+// of slow connections. Meanwhile the connection counts as departed, so that it makes room for a new client.
+func TestWhoHasHungUpIsSlowAtTheEnd(t *testing.T) {
+	ts := newTestServer(t, func(*Config) {})
+	l, err := newLoop(ts.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.closeFiles()
+	c := sendsLarge(l, &account{})
+	c.guard.policy, c.guard.large, c.guard.end, c.hungUp = c.s, nil, io.EOF, true
+	if c.isSlow() {
+		t.Error("it is slow before its input has ended")
+	}
+	l.turn(c)
+	if !c.leaving || !c.isSlow() || !slices.Equal(l.ready, []*loopConn{c}) {
+		t.Errorf("leaving is %v, and ready are %v", c.leaving, l.ready)
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if n := ts.departed.Len(); n != 1 {
+		t.Errorf("%d clients have departed", n)
 	}
 }
 

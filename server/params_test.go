@@ -49,8 +49,8 @@ func TestFormsWaitForOlderNodes(t *testing.T) {
 	}
 }
 
-// TestFormsAreNotSentToOlderNodes: a leader of version 0.1.0 would accept the parameters of the compact forms. So a newer node does
-// not send them to such a leader.
+// TestFormsAreNotSentToOlderNodes: while some node may run version 0.1.0, no node sends the parameters of the compact forms to the leader.
+// A leader of that version would answer OK, but no node would follow them.
 func TestFormsAreNotSentToOlderNodes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -19,15 +19,16 @@ import (
 // otherwise; a goroutine that has it uses s, guard and next.
 type loopConn struct {
 	fdConn
-	tls   *tlsConn // nil without TLS
-	loop  *loop
-	s     *session
-	guard *guard
-	state connState
-	ready bool      // in loop.ready, or in the queue of a share (loop_shares_linux.go)
-	vain  bool      // the last result of inVain
-	laden time.Time // when a share last served the connection for a large command
-	part  bool      // incoming.nextPart has read a part of this connection's present command
+	tls     *tlsConn // nil without TLS
+	loop    *loop
+	s       *session
+	guard   *guard
+	state   connState
+	ready   bool      // in loop.ready, or in the queue of a share (loop_shares_linux.go)
+	vain    bool      // the last result of inVain
+	laden   time.Time // when a share last served the connection for a large command
+	leaving bool      // its input has ended: the next turn of loop.slow closes it
+	part    bool      // incoming.nextPart has read a part of this connection's present command
 
 	share *list.List    // the list of a share in which the connection waits; nil: it waits in none …
 	place *list.Element // … and its place there
@@ -85,6 +86,11 @@ func (l *loop) advance(c *loopConn) {
 			return
 		case g.failure != "":
 			l.protocolError(c)
+			return
+		case g.end != nil && c.hungUp && !c.leaving && g.large == nil && !c.s.needsAuth():
+			c.leaving = true
+			l.srv.hungUp(c.s)
+			l.again(c)
 			return
 		case g.end != nil:
 			l.retire(c)

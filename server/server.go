@@ -116,9 +116,8 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		listeners: map[net.Listener]struct{}{},
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
-		// The other half of the processors is left to other clients.
-		bulky:   make(chan struct{}, (runtime.GOMAXPROCS(0)+1)/2),
-		learned: make(chan struct{}),
+		bulky:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		learned:   make(chan struct{}),
 	}
 	srv.patient.Store(int64(cmp.Or(cfg.patience, catchUpTimeout)))
 	srv.garbage.scarce, srv.largeGarbage.scarce = cfg.scarce, cfg.scarce

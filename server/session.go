@@ -318,7 +318,7 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	}
 	waits := 0
 	if r.Kind == store.Bulk && len(r.Str) > largeOutput && s.mayWait() {
-		waits = s.out.addPieces(s.srv.bulkyReply(r.Str))
+		waits = s.out.addPieces(s.srv.bulkyReply(r.Str, s.out.isOver))
 	} else {
 		waits = s.out.add(size, func(b []byte) []byte { return appendReply(b, &r, resp) })
 	}
@@ -330,12 +330,13 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 // bulkyPiece is the most that bulkyReply copies at once, because nothing else runs on the processor meanwhile.
 const bulkyPiece = 256 << 10
 
-// bulkyReply encodes a large bulk string, in pieces. After each, goroutines that work for other clients come first.
-func (srv *Server) bulkyReply(s string) (pieces [][]byte) {
+// bulkyReply encodes a large bulk string, in pieces. After each, goroutines that work for other clients come first. It leaves off when the
+// function over reports that nobody waits for the reply.
+func (srv *Server) bulkyReply(s string, over func() bool) (pieces [][]byte) {
 	srv.bulky <- struct{}{}
 	defer func() { <-srv.bulky }()
 	header := appendInt(nil, '$', int64(len(s)))
-	for len(s) > 0 {
+	for len(s) > 0 && !over() {
 		n := min(len(s), bulkyPiece)
 		b := make([]byte, 0, len(header)+n+len("\r\n"))
 		b = append(append(b, header...), s[:n]...)
