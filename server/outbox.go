@@ -238,12 +238,12 @@ func (o *outbox) flush() {
 	}
 }
 
-// flushNow sends as much output as it can without waiting, and reports whether no output is left. Only the loop
-// calls it.
-func (o *outbox) flushNow() bool {
+// flushNow sends as much output as it can without waiting, and reports whether no output is left. Only the loop calls it, with the present
+// time.
+func (o *outbox) flushNow(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.tryAll()
+	return o.tryAll(now)
 }
 
 // sendPushed sends the output, unless another goroutine writes already. What the socket does not take is left to a goroutine.
@@ -251,14 +251,14 @@ func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told = false
-	if !o.busy && !o.tryAll() {
+	if !o.busy && !o.tryAll(o.now()) {
 		o.busy = true
 		go o.start()
 	}
 }
 
-// lend returns output for the caller to write, or nil. If it is not nil, the caller must call settle.
-func (o *outbox) lend() []byte {
+// lend returns output for the caller to write, or nil. If it is not nil, the caller must call settle. now is the present time.
+func (o *outbox) lend(now time.Time) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n := len(o.pending.last); o.failed || o.busy || o.pending.size > 0 || n == 0 || n > lendLimit {
@@ -266,7 +266,7 @@ func (o *outbox) lend() []byte {
 	}
 	out := o.pending.last
 	o.pending.last, o.spare = o.spare[:0], nil
-	o.busy, o.writing, o.lent = true, len(out), o.now()
+	o.busy, o.writing, o.lent = true, len(out), now
 	return out
 }
 
@@ -308,7 +308,7 @@ func (o *outbox) took(n int, began time.Time) {
 }
 
 // tryAll does what flushNow does, for a caller that holds mu.
-func (o *outbox) tryAll() bool {
+func (o *outbox) tryAll(began time.Time) bool {
 	if o.failed {
 		return true
 	}
@@ -316,7 +316,6 @@ func (o *outbox) tryAll() bool {
 		return false
 	}
 	defer o.count()
-	began := o.now()
 	for o.pending.len() > 0 {
 		out := o.pending.head()
 		n, err := o.try.tryWrite(out)

@@ -75,7 +75,7 @@ func TestMessagesAreShared(t *testing.T) {
 				case 1:
 					outs[i].flush()
 				case 4:
-					outs[i].flushNow() // as a loop does; a goroutine that begins later writes the rest
+					outs[i].flushNow(time.Time{}) // as a loop does; a goroutine that begins later writes the rest
 				case 2:
 					outs[i].hold()
 					m := bytes.Repeat([]byte("held"), 1+random.IntN(keepOutput))
@@ -84,7 +84,7 @@ func TestMessagesAreShared(t *testing.T) {
 					outs[i].release(func(m *message) []byte { return m.frame })
 					want[i] = append(append(want[i], "before"...), m...)
 				case 3:
-					if out := outs[i].lend(); out != nil {
+					if out := outs[i].lend(time.Time{}); out != nil {
 						n, _ := conns[i].tryWrite(out)
 						outs[i].push(message{frame: []byte("meanwhile,")}, limit{}, time.Time{})
 						outs[i].push(message{frame: bytes.Repeat([]byte("m"), 2*keepOutput)}, limit{}, time.Time{})

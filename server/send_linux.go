@@ -16,7 +16,7 @@ func (l *loop) sendAnswered() {
 // send sends the replies of a finished pipeline. If the socket is full, a goroutine sends the rest, and gives the connection back
 // (newsReturned).
 func (l *loop) send(c *loopConn) {
-	if c.s.out.flushNow() {
+	if c.s.out.flushNow(l.now) {
 		l.finish(c)
 		return
 	}
@@ -59,7 +59,7 @@ func (l *loop) sendSome(conns []*loopConn) {
 		if c.tls != nil {
 			continue
 		}
-		if out := c.s.out.lend(); out != nil {
+		if out := c.s.out.lend(l.now); out != nil {
 			l.uring.add(c.fd, out)
 			l.sending = append(l.sending, c)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,22 +108,22 @@ func TestOutboxLends(t *testing.T) {
 	defer there.Close()
 	o := newOutbox(here, &sent, &cutOff)
 	add := func(s string) { o.add(0, func(b []byte) []byte { return append(b, s...) }) }
-	if out := o.lend(); out != nil {
+	if out := o.lend(time.Time{}); out != nil {
 		t.Errorf("%q is lent of nothing", out)
 	}
 	for range 2 {
 		add("abcdef")
-		out := o.lend()
+		out := o.lend(time.Time{})
 		add("gh")
-		if again := o.lend(); string(out) != "abcdef" || again != nil || o.flushNow() || o.size() != 8 {
+		if again := o.lend(time.Time{}); string(out) != "abcdef" || again != nil || o.flushNow(time.Time{}) || o.size() != 8 {
 			t.Fatalf("%q and %q are lent, of %d bytes", out, again, o.size())
 		}
 		o.settle(out, 2)
-		if out = o.lend(); string(out) != "cdefgh" {
+		if out = o.lend(time.Time{}); string(out) != "cdefgh" {
 			t.Fatalf("%q is lent after that", out)
 		}
 		o.settle(out, 6)
-		if o.size() != 0 || !o.flushNow() {
+		if o.size() != 0 || !o.flushNow(time.Time{}) {
 			t.Errorf("%d bytes are left", o.size())
 		}
 	}
@@ -130,7 +131,7 @@ func TestOutboxLends(t *testing.T) {
 		t.Errorf("%d bytes were sent", sent.Load())
 	}
 	add("ij")
-	out := o.lend()
+	out := o.lend(time.Time{})
 	flushed := make(chan struct{})
 	go func() {
 		o.flush() // waits for what is lent, and sends the rest
@@ -143,16 +144,16 @@ func TestOutboxLends(t *testing.T) {
 	}
 	<-flushed
 	add(strings.Repeat("k", lendLimit+1))
-	if out := o.lend(); out != nil {
+	if out := o.lend(time.Time{}); out != nil {
 		t.Errorf("%d bytes are lent", len(out))
 	}
 	go func() { _, _ = io.Copy(io.Discard, there) }()
 	o.flush()
 	add("l")
-	out = o.lend()
+	out = o.lend(time.Time{})
 	o.abort()
 	o.settle(out, 0)
-	if add("m"); !o.isOver() || o.lend() != nil || o.size() != 0 {
+	if add("m"); !o.isOver() || o.lend(time.Time{}) != nil || o.size() != 0 {
 		t.Error("the outbox of a client that was cut off while it had lent")
 	}
 }
@@ -179,7 +180,7 @@ func TestUringGivenUp(t *testing.T) {
 		t.Error("it is not given up")
 	}
 	for i, c := range conns {
-		if want, p := fmt.Sprint("to ", i), c.s.out.lend(); string(p) != want {
+		if want, p := fmt.Sprint("to ", i), c.s.out.lend(time.Time{}); string(p) != want {
 			t.Errorf("%q is left, want %q", p, want)
 		}
 	}
