@@ -33,7 +33,7 @@ type Port struct {
 	arrivals *arrivals
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{} // connections that this node opened
+	conns  map[net.Conn]string // connections that this node opened, with the addresses that were dialed
 	closed bool
 	stop   chan struct{}
 }
@@ -47,7 +47,7 @@ const HandshakeTimeout = 5 * time.Second
 // New serves the callers of ln. self is this node's address for others. serve has the handlers of all protocols except Raft's two.
 func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn)) *Port {
 	p := &Port{ln: ln, self: self, serve: serve, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
-		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]string{}, stop: make(chan struct{})}
 	limitQueue(ln, queueLength)
 	go p.accept()
 	if d.gate != nil {
@@ -136,14 +136,15 @@ func (p *Port) hand(conn net.Conn, to chan<- net.Conn) {
 	}
 }
 
-func (p *Port) track(conn net.Conn) bool {
+// track notes a connection that was opened to an address, unless the port is closed.
+func (p *Port) track(conn net.Conn, addr string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		conn.Close()
 		return false
 	}
-	p.conns[conn] = struct{}{}
+	p.conns[conn] = addr
 	return true
 }
 
@@ -223,7 +224,7 @@ func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn
 		if r.err != nil {
 			return nil, r.err
 		}
-		if !p.track(r.conn) {
+		if !p.track(r.conn, addr) {
 			return nil, net.ErrClosed
 		}
 		return ownConn{r.conn, p}, nil
@@ -234,6 +235,17 @@ func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn
 			}
 		}()
 		return nil, net.ErrClosed
+	}
+}
+
+// HangUp closes the connections that this node has opened to an address.
+func (p *Port) HangUp(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn, to := range p.conns {
+		if to == addr {
+			conn.Close() // the owner notices, and forgets it
+		}
 	}
 }
 
@@ -250,7 +262,7 @@ func (c ownConn) Close() error {
 
 func (p *Port) dialSelf() (net.Conn, error) {
 	near, far := net.Pipe()
-	if !p.track(far) {
+	if !p.track(far, "") {
 		near.Close()
 		return nil, net.ErrClosed
 	}

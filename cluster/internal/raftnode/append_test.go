@@ -190,7 +190,8 @@ func TestAppendToAPeerThatWasStartedAgain(t *testing.T) {
 	}
 }
 
-// If a peer refuses a request, the sender gets that refusal, and uses the connection again.
+// If a peer refuses a request, the sender gets that refusal. It connects again at the first refusal, and then uses that connection for
+// redialPause.
 func TestAppendThatIsRefused(t *testing.T) {
 	var dialed int
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
@@ -209,8 +210,42 @@ func TestAppendThatIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if dialed != 1 {
+	if dialed != 2 {
 		t.Errorf("%d connections", dialed)
+	}
+}
+
+// TestAnotherNodeAtTheAddress: a node that had a member's IP address for a while answers on kept connections. The sender closes these, and
+// reaches the member on new ones.
+func TestAnotherNodeAtTheAddress(t *testing.T) {
+	var at atomic.Pointer[string]
+	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
+		cfg.Dialer.Network = func(_ string, proto byte, timeout time.Duration) (net.Conn, error) {
+			return peerport.DialTCP(*at.Load(), proto, timeout)
+		}
+	})
+	b, other := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
+	wrong := raft.RPCHeader{ID: []byte("other"), Addr: []byte("b\x00D")}
+	other.answer.Store(&raft.AppendEntriesResponse{RPCHeader: wrong, Success: true})
+	to := raft.ServerAddress("b:1")
+	for _, by := range []struct {
+		name string
+		send sendAppend
+	}{{"entries", a.sender(a.appends, a.NetworkTransport)}, {"heartbeats", a.sender(a.beating, a.beats)}, {"Raft's own protocol", a.NetworkTransport.AppendEntries}} {
+		addr := other.address()
+		at.Store(&addr)
+		req := anEntry
+		if err := a.exchange("b", to, &req, &raft.AppendEntriesResponse{}, by.send); err == nil || !strings.Contains(err.Error(), "answers at the address of b") {
+			t.Errorf("%s: another node answers: %v", by.name, err)
+		}
+		addr = b.address()
+		at.Store(&addr)
+		if err := a.exchange("b", to, &req, &raft.AppendEntriesResponse{}, func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+			return afresh(func() error { return by.send(id, to, args, resp) })
+		}); err != nil {
+			t.Errorf("%s: the member is back: %v", by.name, err)
+		}
+		a.redials.Clear()
 	}
 }
 

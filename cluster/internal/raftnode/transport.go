@@ -26,6 +26,8 @@ type transport struct {
 	patience  time.Duration          // timeout of TimeoutNow
 	silence   time.Duration          // silence after which this node holds pre-votes (prevote.go)
 	strangers *peerport.Strangers
+	port      *peerport.Port
+	redials   sync.Map // of raft.ServerAddress to time.Duration: when redial last hung up
 
 	beatHandler atomic.Pointer[func(raft.RPC)]
 
@@ -80,7 +82,7 @@ var (
 
 func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory, addr []byte) error) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{strangers: cfg.Dialer.Strangers, self: cfg.ID, addr: cfg.Addr, directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{port: port, strangers: cfg.Dialer.Strangers, self: cfg.ID, addr: cfg.Addr, directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -174,17 +176,19 @@ func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *r
 	if !t.held.wait(t.closed) {
 		return raft.ErrRaftShutdown
 	}
-	if err := afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }); err != nil {
-		return err
+	err := afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) })
+	if err == nil {
+		err = t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
 	}
-	return t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
+	return t.redial(to, err)
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }); err != nil {
-		return err
+	err := afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) })
+	if err == nil {
+		err = t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
 	}
-	return t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
+	return t.redial(to, err)
 }
 
 // AppendEntries sends heartbeats and entries. It sends entries again until they arrive (resend.go).
@@ -214,7 +218,7 @@ func (t *transport) exchange(id raft.ServerID, to raft.ServerAddress, args *raft
 		err = t.knownAs(id, to, resp.RPCHeader, resp.Term, resp.LastLog)
 	}
 	if err != nil {
-		return err
+		return t.redial(to, err)
 	}
 	if heartbeat(args) {
 		t.answered(id)
@@ -228,6 +232,24 @@ func (t *transport) exchange(id raft.ServerID, to raft.ServerAddress, args *raft
 		}
 	}
 	return nil
+}
+
+// redialPause is the shortest time between two calls of redial that hang up to the same address.
+const redialPause = time.Second
+
+// redial returns err. If the peer at an address has refused a request, or is not the member that has this address, redial also closes the
+// connections to the address: they may lead to a node that had the member's IP address for a while.
+func (t *transport) redial(to raft.ServerAddress, err error) error {
+	if err == nil || away(err) {
+		return err
+	}
+	now := t.time.Monotonic()
+	if last, ok := t.redials.Load(to); ok && now-last.(time.Duration) < redialPause {
+		return err
+	}
+	t.redials.Store(to, now)
+	t.port.HangUp(string(to))
+	return err
 }
 
 type sendAppend func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error
