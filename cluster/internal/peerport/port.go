@@ -238,18 +238,14 @@ func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn
 	}
 }
 
-// HangUp closes the connections that this node has opened to an address. Their owners notice, and forget them.
+// HangUp closes the connections that this node has opened to an address.
 func (p *Port) HangUp(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for conn, to := range p.conns {
-		if to != addr {
-			continue
+		if to == addr {
+			conn.Close() // the owner notices, and forgets it
 		}
-		if within, ok := conn.(interface{ NetConn() net.Conn }); ok {
-			conn = within.NetConn() // because the close of a TLS connection may wait for seconds to send its last record
-		}
-		conn.Close()
 	}
 }
 
