@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Strangers, senders of large commands, and connections that are to be closed get only a share of a loop's time: in each round, the loop serves all
-// other clients first. The rest of their input stays with the operating system, which slows the senders down.
+// Strangers, senders of large commands, and connections that are to be closed get only a share of a loop's time: in each round, the loop
+// serves all other clients first. The rest of their input stays with the operating system, which slows the senders down.
 //
 // Strangers have not authenticated, or send lines that make no command. If hundreds of them had a turn in every round, all other clients
 // would wait.

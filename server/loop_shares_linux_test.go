@@ -84,6 +84,17 @@ func sendsLarge(l *loop, user *account) *loopConn {
 	return c
 }
 
+// testLoop returns a loop that nobody runs.
+func testLoop(t *testing.T, srv *Server) *loop {
+	t.Helper()
+	l, err := newLoop(srv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.closeFiles)
+	return l
+}
+
 // waiting returns the connections in the list of a share.
 func waiting(list *list.List) (conns []*loopConn) {
 	for e := list.Front(); e != nil; e = e.Next() {
@@ -96,11 +107,7 @@ func waiting(list *list.List) (conns []*loopConn) {
 // user is crowded.
 func TestLargeCommandInParts(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
-	l, err := newLoop(ts.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.closeFiles()
+	l := testLoop(t, ts.Server)
 	user := &account{}
 	begun, second, third := sendsLarge(l, user), sendsLarge(l, user), sendsLarge(l, user)
 	begun.part = true
@@ -142,11 +149,7 @@ func TestLargeCommandInParts(t *testing.T) {
 // much memory.
 func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
-	l, err := newLoop(ts.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.closeFiles()
+	l := testLoop(t, ts.Server)
 	hostile, good := &account{name: "hostile"}, &account{name: "good"}
 	wait := func(user *account) {
 		c := sendsLarge(l, user)
@@ -206,11 +209,7 @@ func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 // unless there are no light clients.
 func TestSlowConnectionsComeInTurn(t *testing.T) {
 	ts := newTestServer(t, func(*Config) {})
-	l, err := newLoop(ts.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.closeFiles()
+	l := testLoop(t, ts.Server)
 	for i := range 12 {
 		c := sendsLarge(l, &account{})
 		if c.guard.large = make([][]byte, 1); i%2 == 0 {
@@ -249,11 +248,7 @@ func TestSlowConnectionsComeInTurn(t *testing.T) {
 // of slow connections. Meanwhile the connection counts as departed, so that it makes room for a new client.
 func TestWhoHasHungUpIsSlowAtTheEnd(t *testing.T) {
 	ts := newTestServer(t, func(*Config) {})
-	l, err := newLoop(ts.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.closeFiles()
+	l := testLoop(t, ts.Server)
 	c := sendsLarge(l, &account{})
 	c.guard.policy, c.guard.large, c.guard.end, c.hungUp = c.s, nil, io.EOF, true
 	if c.isSlow() {
@@ -397,11 +392,7 @@ func TestEndedConnectionsLeaveTheirShare(t *testing.T) {
 func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 	scarce := false
 	ts := newTestServer(t, func(c *Config) { c.scarce = func() bool { return scarce } })
-	l, err := newLoop(ts.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.closeFiles()
+	l := testLoop(t, ts.Server)
 	wait := func() {
 		c := sendsLarge(l, &account{})
 		c.guard.large = c.guard.large[:1]

@@ -88,7 +88,7 @@ func (l *loop) advance(c *loopConn) {
 			l.protocolError(c)
 			return
 		case g.end != nil && c.hungUp && !c.leaving && g.large == nil && !c.s.needsAuth():
-			c.leaving = true
+			c.leaving = true // it takes long to close hundreds of sockets, so a later turn does it (loopConn.isSlow)
 			l.srv.hungUp(c.s)
 			l.again(c)
 			return
