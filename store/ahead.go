@@ -51,7 +51,7 @@ func (t *Txn) ReadAhead(a *Ahead) (found int) {
 	n := 0
 	for _, k := range a.keys[:a.n] {
 		if ks := t.views[k.db].base; ks != nil && ks.keys.size >= aheadSize {
-			k.at, k.hash = ks.keys.root, hashOf(k.key)
+			k.at, k.hash = ks.keys.root, ks.hashes.of(k.key)
 			k.path = path(k.hash)
 			a.keys[n] = k
 			n++

@@ -159,10 +159,13 @@ type keyspace struct {
 	deadlines deadlines
 	found     *Entry // the key that get has found last
 	hash      uint64 // the hash of the key in the field found
-	size      int64  // the sum of Entry.size of all keys; every change of an entry adds the difference
+	hashes    *hashCache
+	size      int64 // the sum of Entry.size of all keys; every change of an entry adds the difference
 }
 
-func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
+func newKeyspace(hashes *hashCache) *keyspace {
+	return &keyspace{keys: newIndex(), deadlines: newDeadlines(), hashes: hashes}
+}
 
 // get finds a key. A command looks up the same key several times, and Apply once more, so get caches the last key that
 // it found.
@@ -170,7 +173,7 @@ func (ks *keyspace) get(key string) *Entry {
 	if ks.found != nil && ks.found.key == key {
 		return ks.found
 	}
-	ks.hash = hashOf(key)
+	ks.hash = ks.hashes.of(key)
 	ks.found = ks.keys.get(ks.hash, key)
 	return ks.found
 }
@@ -180,7 +183,7 @@ func (ks *keyspace) place(e *Entry) slot {
 	if ks.found != nil && ks.found.key == e.key {
 		return slot{ks.hash, e}
 	}
-	return slot{e.hash(), e}
+	return slot{ks.hashes.of(e.key), e}
 }
 
 func (ks *keyspace) set(e *Entry) {
@@ -245,6 +248,7 @@ type Store struct {
 	accounts accounts
 	newest   uint64 // the result of Newest; not part of the state
 
+	hashes    hashCache       // of keys; not part of the state
 	brake     func(bytes int) // the function that Brake has set; not part of the state
 	uncounted int             // bytes copied since the last call of brake; not part of the state
 }
@@ -253,7 +257,7 @@ type Store struct {
 func New() *Store {
 	s := &Store{scripts: newScriptCache(), libs: noLibraries, accounts: newAccounts()}
 	for i := range s.dbs {
-		s.dbs[i] = newKeyspace()
+		s.dbs[i] = newKeyspace(&s.hashes)
 	}
 	return s
 }

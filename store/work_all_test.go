@@ -87,7 +87,7 @@ func TestEveryCommandIsWatched(t *testing.T) {
 			if pending[name] {
 				d.run(txn, with(mix(false, "w"), "MSET")...)
 				for i := range txn.views {
-					txn.views[i].base = newKeyspace() // leave only the pending keys
+					txn.views[i].base = newKeyspace(&txn.s.hashes) // leave only the pending keys
 				}
 			}
 			c := d.ctx(txn, append([]string{name}, args...)...)

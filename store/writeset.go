@@ -285,7 +285,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		}
 	case opFlush:
 		s.removals.noteAll(db, s.dbs[db], t.seq)
-		s.dbs[db] = newKeyspace()
+		s.dbs[db] = newKeyspace(&s.hashes)
 	case opSwap:
 		if a, b := d.db(), d.db(); !d.Bad {
 			s.removals.noteAll(a, s.dbs[a], t.seq)
