@@ -105,3 +105,51 @@ func BenchmarkLookups(b *testing.B) {
 		})
 	}
 }
+
+// TestApplyReadsAhead: reading ahead while write sets are applied gets to the end of the writes, and keeps no
+// key of them.
+func TestApplyReadsAhead(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	s, names := largeStore(t, 3*aheadSize)
+	if !s.anyLarge() || New().anyLarge() {
+		t.Fatal("the wrong store is large")
+	}
+	big := string(bytes.Repeat([]byte("v"), aheadBytes))
+	for seq := uint64(2); seq < 60; seq++ {
+		txn := s.Begin(Time{Lease: 1}, seq, Env{})
+		for range r.IntN(200) {
+			key := []byte(names[r.IntN(len(names))])
+			switch db := r.IntN(3); r.IntN(9) {
+			case 0:
+				txn.Delete(db, key)
+			case 1:
+				txn.SetString(db, key, big, 0)
+			case 2:
+				txn.SetDeadline(db, key, 1000)
+			case 3:
+				txn.SetString(db, bytes.Repeat(key, aheadLength/4), "long", 0)
+			default:
+				txn.SetString(db, key, "owner", 5000)
+			}
+		}
+		if seq%20 == 0 {
+			txn.Flush(1)
+			txn.Swap(1, 2)
+		}
+		writes := txn.Writes().Bytes()
+		parts := 0
+		for left, db := len(writes), 0; left > 0; parts++ {
+			rest := s.readAhead(writes[len(writes)-left:], db)
+			if rest >= left || s.ahead.n != 0 {
+				t.Fatalf("%d bytes are left of %d", rest, left)
+			}
+			left = rest
+		}
+		if least := len(writes)/(aheadBytes+2*len(big)) + 1; len(writes) > 0 && parts < least {
+			t.Errorf("%d bytes in %d parts", len(writes), parts)
+		}
+		if err := s.Apply(writes, seq, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -249,6 +249,7 @@ type Store struct {
 	newest   uint64 // the result of Newest; not part of the state
 
 	hashes    hashCache       // of keys; not part of the state
+	ahead     Ahead           // for readAhead; not part of the state
 	brake     func(bytes int) // the function that Brake has set; not part of the state
 	uncounted int             // bytes copied since the last call of brake; not part of the state
 }

@@ -58,24 +58,25 @@ func EachTouched(writes []byte, t Toucher) {
 		case o == opExpire:
 			t.Touch(d.Str(), 0) // no client caused an expiry
 		default:
-			d.touch(shapes[o], origin, t)
+			d.eachKey(shapes[o], func(key string) { t.Touch(key, origin) })
 		}
 	}
 }
 
-func (d *decoder) touch(shape string, origin uint64, t Toucher) {
+// eachKey decodes the arguments of a write, and calls fn for the keys that it changes.
+func (d *decoder) eachKey(shape string, fn func(key string)) {
 	for i := range len(shape) {
 		switch shape[i] {
 		case 'i':
 			d.int()
 		case '*':
 			for n := d.int(); n > 0 && !d.Bad; n-- {
-				d.touch(shape[i+1:], origin, t)
+				d.eachKey(shape[i+1:], fn)
 			}
 			return
 		case 'k':
 			if key := d.Str(); !d.Bad {
-				t.Touch(key, origin)
+				fn(key)
 			}
 		default:
 			d.Str()

@@ -223,7 +223,14 @@ func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink)
 	d := newDecoder(writes)
 	t := committed{s: s, seq: seq, first: version < writesVersion}
 	db := 0
+	ahead := -1 // the length of the rest of the writes whose keys are still to be read ahead; -1: none
+	if s.anyLarge() {
+		ahead = len(d.B)
+	}
 	for len(d.B) > 0 {
+		if len(d.B) <= ahead {
+			ahead = s.readAhead(d.B, db)
+		}
 		o := d.op()
 		if o == opDB {
 			db = d.db()
