@@ -68,7 +68,7 @@ type Blocked struct {
 	index    int           // its index in blockRegistry.timers; -1: it is not there
 	waits    bool          // a leader has found no element for it
 	blind    bool          // since it was sent, a snapshot has replaced the state, so this node may have missed its note
-	kind     string        // see request.Kind
+	kind     call.Kind     // see request.Kind
 	keys     *keyIndex     // index of its keys; nil: they are few, or this node did not lead when the command came
 	looked   chan struct{} // closed when its turn at the gate is over; nil: it has no turn now
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
@@ -111,7 +111,7 @@ func (n *Node) Block(b *Blocked) {
 	}
 	rt := n.routes.get()
 	heavy, patience := n.givesWay(b)
-	if b.kind = call.Kind([]Call{b.Call}); !heavy {
+	if b.kind = call.KindOf([]Call{b.Call}); !heavy {
 		n.index(b)
 	}
 	k.mu.Lock()

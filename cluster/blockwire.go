@@ -138,7 +138,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	w.waited, w.since = waited, p.n.cfg.Time.Monotonic()-waited.Age
 	w.joined, w.dequeue = func() { p.waits(number) }, p.n.dequeue
 	finish := p.answer(number)
-	w.req = &request{calls: calls, blockedClient: w, kind: call.Kind(calls), finish: func(r *request) {
+	w.req = &request{calls: calls, blockedClient: w, kind: call.KindOf(calls), finish: func(r *request) {
 		p.mu.Lock()
 		delete(p.blockedClients, number)
 		p.mu.Unlock()

@@ -31,7 +31,7 @@ type request struct {
 
 	blockedClient *blockedClient // set for a blocking command, which is the only call of its request
 	claim         *claim         // set for the claim of a link, which has no commands
-	kind          string         // what Kind returns for a blocking command
+	kind          call.Kind      // what Kind returns for a blocking command
 	held          bool           // the present batch must not answer it
 	cost          time.Duration  // what it cost the leader, if it was heavy work (package fair); 0: it was light
 
@@ -59,11 +59,11 @@ type request struct {
 // User says whose request it is; Kind, KeepsPlace and Calls say what it runs (fair.Work).
 func (r *request) User() (name string, any bool) { return call.User(r.calls) }
 
-func (r *request) Kind() string {
+func (r *request) Kind() call.Kind {
 	if r.blockedClient != nil {
 		return r.kind // a blocking command may have been cancelled, and then its arguments must not be touched
 	}
-	return call.Kind(r.calls)
+	return call.KindOf(r.calls)
 }
 
 func (r *request) KeepsPlace() bool {

@@ -2,7 +2,6 @@ package call
 
 import (
 	"hash/maphash"
-	"strconv"
 
 	"lockstep/store"
 )
@@ -181,46 +180,53 @@ func AreLongReads(calls []Call) bool {
 	return long
 }
 
-// seed is for the hashes in the names that Kind returns.
-var seed = maphash.MakeSeed()
-
-// Kind names what the calls run, for predictions of their time. A mixed pipeline has its own name, lest it make single calls look
-// heavy.
-func Kind(calls []Call) string {
-	if Exceeds(calls, HeavyBytes) {
-		return named(calls) + " with large arguments"
-	}
-	return named(calls)
+// Kind is what calls run, for predictions of their time.
+type Kind struct {
+	Name   string
+	Number uint64 // tells scripts apart, and mixed pipelines
 }
 
-func named(calls []Call) string {
-	first := nameOf(&calls[0])
+// seed is for the hashes in the numbers of kinds.
+var seed = maphash.MakeSeed()
+
+// KindOf returns what the calls run. A mixed pipeline has a kind of its own, lest it make single calls look heavy.
+func KindOf(calls []Call) Kind {
+	k := kindOf(calls)
+	if Exceeds(calls, HeavyBytes) {
+		k.Name += " with large arguments"
+	}
+	return k
+}
+
+func kindOf(calls []Call) Kind {
+	first := kindOfOne(&calls[0])
 	for i := range calls[1:] {
-		if nameOf(&calls[1+i]) == first {
+		if kindOfOne(&calls[1+i]) == first {
 			continue
 		}
 		var all maphash.Hash
 		all.SetSeed(seed)
 		for j := range calls {
-			_, _ = all.WriteString(nameOf(&calls[j]) + "\n") // it never fails
+			maphash.WriteComparable(&all, kindOfOne(&calls[j]))
 		}
-		return "several " + strconv.FormatUint(all.Sum64(), 36)
+		return Kind{"several", all.Sum64()}
 	}
 	return first
 }
 
-func nameOf(c *Call) string {
+func kindOfOne(c *Call) Kind {
 	switch {
 	case c.Txn != nil && len(c.Txn.Calls) > 0:
-		return "exec " + named(c.Txn.Calls)
+		k := kindOf(c.Txn.Calls)
+		return Kind{"exec " + k.Name, k.Number}
 	case c.Txn != nil:
-		return "watch"
+		return Kind{Name: "watch"}
 	}
-	name := c.Cmd.FullName()
+	k := Kind{Name: c.Cmd.FullName()}
 	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {
-		return name + " " + strconv.FormatUint(maphash.Bytes(seed, c.Args[1]), 36)
+		k.Number = maphash.Bytes(seed, c.Args[1])
 	}
-	return name
+	return k
 }
 
 // User returns the user of these calls, "" for the default user. any is false for a node's own calls, of which only asksVersion

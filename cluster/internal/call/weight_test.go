@@ -32,18 +32,18 @@ func TestKind(t *testing.T) {
 		{exec(line(get, "GET", "k")), "exec get"},
 		{Call{Cmd: Exec, Txn: &Transaction{Observe: true}}, "watch"},
 	} {
-		if got := Kind([]Call{tt.call}); got != tt.want {
-			t.Errorf("%q, want %q", got, tt.want)
+		if got := KindOf([]Call{tt.call}); got.Name != tt.want || got.Number != 0 {
+			t.Errorf("%v, want %q", got, tt.want)
 		}
 	}
 	one, two := line(get, "GET", "k"), line(union, "ZUNIONSTORE", "z")
-	mixed := Kind([]Call{one, two})
-	if mixed == Kind([]Call{one}) || mixed == Kind([]Call{two, one}) || mixed != Kind([]Call{line(get, "GET", "q"), two}) || Kind([]Call{exec(one, two)}) == Kind([]Call{exec(one)}) {
-		t.Errorf("calls with several commands: %q", mixed)
+	mixed := KindOf([]Call{one, two})
+	if mixed == KindOf([]Call{one}) || mixed == KindOf([]Call{two, one}) || mixed != KindOf([]Call{line(get, "GET", "q"), two}) || KindOf([]Call{exec(one, two)}) == KindOf([]Call{exec(one)}) {
+		t.Errorf("calls with several commands: %v", mixed)
 	}
-	script := Kind([]Call{line(eval, "EVAL", long+"1", "0")})
-	if other := Kind([]Call{line(eval, "EVAL", long+"2", "0")}); other == script || script != Kind([]Call{line(eval, "EVAL", long+"1", "1", "k")}) {
-		t.Errorf("two scripts that begin alike: %q, %q", script, other)
+	script := KindOf([]Call{line(eval, "EVAL", long+"1", "0")})
+	if other := KindOf([]Call{line(eval, "EVAL", long+"2", "0")}); other == script || script != KindOf([]Call{line(eval, "EVAL", long+"1", "1", "k")}) {
+		t.Errorf("two scripts that begin alike: %v, %v", script, other)
 	}
 }
 

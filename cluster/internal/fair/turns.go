@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -14,8 +15,8 @@ import (
 type Work interface {
 	// User returns the user's name. any is false for work of the cluster itself; if logins wait for it, the name is store.SystemUser.
 	User() (name string, any bool)
-	// Kind names what is run.
-	Kind() string
+	// Kind tells what is run.
+	Kind() call.Kind
 	// KeepsPlace reports whether clients build locks from such work. Only its kind can make such work heavy; else it overtakes its
 	// user's heavy work.
 	KeepsPlace() bool
@@ -67,15 +68,15 @@ const (
 
 // Turns knows how much time the work of each user and kind has taken lately, and holds the requests that wait for that reason.
 type Turns[W Work] struct {
-	used    uses // by users
-	coarse  uses // by users, coarse pieces only
-	kinds   uses // by kinds of work that have been heavy
-	weights uses // by kinds of work, only work of users with much coarse work; a piece is one command
-	waiting []W  // requests that go behind others, in order
-	tried   int  // how many requests of the present batch went behind others
-	front   int  // how many requests of the present batch come before those that tried counts
-	passed  bool // the last batch has run no request that went behind others
-	ready   int  // how many requests in the field waiting are not heavy
+	used    uses[string]    // by users
+	coarse  uses[string]    // by users, coarse pieces only
+	kinds   uses[call.Kind] // by kinds of work that have been heavy
+	weights uses[call.Kind] // by kinds of work, only work of users with much coarse work; a piece is one command
+	waiting []W             // requests that go behind others, in order
+	tried   int             // how many requests of the present batch went behind others
+	front   int             // how many requests of the present batch come before those that tried counts
+	passed  bool            // the last batch has run no request that went behind others
+	ready   int             // how many requests in the field waiting are not heavy
 
 	overtaken bool // heavy work has waited for a batch of other requests
 
@@ -126,12 +127,12 @@ func (t *Turns[W]) Note(r W, cost, now time.Duration) {
 }
 
 // noteWork charges a user, and a kind of work, with the time that work took.
-func (t *Turns[W]) noteWork(user, kind string, calls int, cost, now time.Duration) {
+func (t *Turns[W]) noteWork(user string, kind call.Kind, calls int, cost, now time.Duration) {
 	if cost <= 0 {
 		return
 	}
 	if t.used == nil {
-		t.used, t.coarse, t.kinds, t.weights = uses{}, uses{}, uses{}, uses{}
+		t.used, t.coarse, t.kinds, t.weights = uses[string]{}, uses[string]{}, uses[call.Kind]{}, uses[call.Kind]{}
 	}
 	t.used.note(user, 1, cost, now)
 	if cost >= CoarsePiece {
@@ -153,9 +154,10 @@ func (t *Turns[W]) noteWork(user, kind string, calls int, cost, now time.Duratio
 
 // LargeWrite is a request that has written much.
 type LargeWrite struct {
-	User, Kind string
-	Bytes      int
-	Used       time.Duration // how long its evaluation took
+	User  string
+	Kind  call.Kind
+	Bytes int
+	Used  time.Duration // how long its evaluation took
 }
 
 // NoteCommit charges each large write with its evaluation and a share of the time by which the commit took longer than that of light

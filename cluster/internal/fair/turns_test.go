@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -23,12 +24,12 @@ func (w *work) User() (name string, any bool) {
 	return w.user, w.user != store.SystemUser && w.user != "cluster"
 }
 
-func (w *work) Kind() string {
+func (w *work) Kind() call.Kind {
 	name, _, _ := strings.Cut(w.line, " ")
-	return name
+	return call.Kind{Name: name}
 }
 
-func (w *work) KeepsPlace() bool { return w.Kind() == "SET" || w.Kind() == "DEL" }
+func (w *work) KeepsPlace() bool { return w.Kind().Name == "SET" || w.Kind().Name == "DEL" }
 
 func (w *work) Calls() int { return 1 }
 
@@ -42,7 +43,7 @@ func ask(user, line string) *work { return &work{user: user, line: line} }
 func TestLargeWritesOnASlowDisk(t *testing.T) {
 	var turns Turns[*work]
 	now := time.Second
-	large := []LargeWrite{{"user", "set with large arguments", 100 << 10, ms}}
+	large := []LargeWrite{{"user", call.Kind{Name: "set with large arguments"}, 100 << 10, ms}}
 	for range 100 {
 		now += 40 * ms
 		turns.NoteCommit(nil, 100, 30*ms, now)
@@ -54,7 +55,7 @@ func TestLargeWritesOnASlowDisk(t *testing.T) {
 	for range 3 {
 		turns.NoteCommit(large, 101<<10, 300*ms, now)
 	}
-	if u := turns.kinds["set with large arguments"].now(now); !u.isHeavy() {
+	if u := turns.kinds[call.Kind{Name: "set with large arguments"}].now(now); !u.isHeavy() {
 		t.Errorf("%v in %v pieces are not heavy", u.took, u.pieces)
 	}
 }
@@ -66,7 +67,7 @@ func TestEvaluationAndEntryAreOnePiece(t *testing.T) {
 	turns.NoteCommit(nil, 100, ms, now)
 	for range 10 {
 		now += 40 * ms
-		turns.NoteCommit([]LargeWrite{{"user", "eval", 400 << 10, HeavyPiece * 3 / 4}}, 400<<10, HeavyPiece*3/4, now)
+		turns.NoteCommit([]LargeWrite{{"user", call.Kind{Name: "eval"}, 400 << 10, HeavyPiece * 3 / 4}}, 400<<10, HeavyPiece*3/4, now)
 	}
 	if u := turns.used["user"].now(now); !u.isHeavy() {
 		t.Errorf("%v in %v pieces are not heavy", u.took, u.pieces)
@@ -79,7 +80,7 @@ func TestHeavyWorkIsKnown(t *testing.T) {
 	now := time.Second
 	show := func(q []*work) (text string) {
 		for _, r := range q {
-			text += r.user + ":" + r.Kind() + " "
+			text += r.user + ":" + r.Kind().Name + " "
 		}
 		return text
 	}
