@@ -14,8 +14,7 @@ func (s *session) goesOn() bool {
 	if s.script != nil {
 		return true // the script has its own limits
 	}
-	m := &s.srv.clientMemory
-	if limit := m.limit.Load(); limit > 0 && m.large.Load() > limit && !s.out.isOver() {
+	if s.srv.clientMemory.exceeded() && !s.out.isOver() {
 		s.srv.evictClients()
 	}
 	return !s.out.isOver()

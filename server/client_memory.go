@@ -19,6 +19,7 @@ import (
 // clientMemory is the memory that the clients of this node hold.
 type clientMemory struct {
 	large atomic.Int64  // bytes in large buffers and holdings, as last reported
+	dying atomic.Int64  // about how many of them belong to clients that have been cut off and are still to be closed
 	limit *atomic.Int64 // 0: no limit
 
 	arriving  atomic.Int64 // the part of the field large that is for large incoming commands
@@ -50,12 +51,27 @@ func (m *clientMemory) crowded(u *userMemory) bool {
 // changed adds bytes, perhaps negative, to the sum. Beyond the limit, it starts a goroutine that cuts off clients, unless one runs
 // already.
 func (m *clientMemory) changed(by int64) {
-	total, limit := m.large.Add(by), m.limit.Load()
-	if by > 0 && limit > 0 && total > limit && m.cutting.CompareAndSwap(false, true) {
+	m.large.Add(by)
+	if by < 0 {
+		m.freed(-by)
+	} else if m.exceeded() && m.cutting.CompareAndSwap(false, true) {
 		go func() {
 			defer m.cutting.Store(false)
 			m.relieve()
 		}()
+	}
+}
+
+// exceeded reports whether clients that have not been cut off hold more than the limit.
+func (m *clientMemory) exceeded() bool {
+	limit := m.limit.Load()
+	return limit > 0 && m.large.Load()-m.dying.Load() > limit
+}
+
+// freed notes that clients have given back n bytes. If others than the dying ones did, exceeded may report too early that the limit is
+// exceeded, and Server.holders then corrects the sum.
+func (m *clientMemory) freed(n int64) {
+	for d := m.dying.Load(); d > 0 && !m.dying.CompareAndSwap(d, max(d-n, 0)); d = m.dying.Load() {
 	}
 }
 
@@ -196,6 +212,7 @@ func (srv *Server) evictClients() {
 			exempt -= h.n
 		}
 		m.evicted(h.addr, h.n)
+		m.dying.Add(h.n)
 		h.s.out.cut()
 		total -= h.n
 	}
@@ -249,7 +266,9 @@ func (srv *Server) holders() (total, exempt int64, holders []holder) {
 			exempt += h.n
 		}
 	}
-	srv.clientMemory.exempt.Store(exempt)
+	m := &srv.clientMemory
+	m.exempt.Store(exempt)
+	m.dying.Store(max(m.large.Load()-total, 0))
 	return total, exempt, holders
 }
 

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -380,4 +382,40 @@ func TestReportedMemoryIsCorrected(t *testing.T) {
 		victim.send(array("GET", "k"))
 		victim.expect(bulk(value))
 	})
+}
+
+// TestDyingClientsAreCutOffOnce: clients that have been cut off, but are not closed yet, cause no further search for the largest
+// clients.
+func TestDyingClientsAreCutOffOnce(t *testing.T) {
+	passes := make(chan struct{}, 100)
+	limit := new(atomic.Int64)
+	limit.Store(1000)
+	m := &clientMemory{limit: limit, relieve: func() { passes <- struct{}{} }}
+	changed := func(by int64, want int) {
+		t.Helper()
+		m.changed(by)
+		for range want {
+			<-passes
+		}
+		for m.cutting.Load() {
+			runtime.Gosched()
+		}
+		if n := len(passes); n > 0 {
+			t.Fatalf("%d bytes more: %d passes more than %d", by, n, want)
+		}
+	}
+	changed(1000, 0)
+	changed(200, 1)
+	m.dying.Store(400) // the pass has cut off a client that holds 400
+	changed(100, 0)
+	changed(100, 0)
+	changed(1, 1)
+	m.dying.Add(200)
+	changed(-600, 0) // both are closed
+	changed(199, 0)
+	changed(1, 1)
+	changed(-5000, 0)
+	if d := m.dying.Load(); d != 0 {
+		t.Errorf("%d bytes are still dying", d)
+	}
 }
