@@ -382,7 +382,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 // evaluateCall runs call i of a request. overrun is an error if the call's writes have to be undone.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
-	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+	ctx.Start(txn, c.Cmd, c.Args, c.DB, c.RESP)
 	s.turn = turn{user: c.User}
 	defer func() { s.turnEnds(behind, *refused) }()
 	txn.SetOrigin(c.Origin)
@@ -419,7 +419,8 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 			return reply, ctx.Stopped // the caller undoes its writes, as those of a command that has written too much
 		}
 	}
-	return settled(ctx, reply)
+	overrun = settle(ctx, &reply)
+	return reply, overrun
 }
 
 var (
@@ -456,17 +457,17 @@ func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, o
 	return refusal, ok
 }
 
-// settled returns a command's reply, or an error for one that is too large. The second result is the error if writes must be
-// undone.
-func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
-	overrun := ctx.Overrun()
+// settle replaces a command's reply that is too large by an error. If writes must be undone, settle returns the error for that.
+func settle(ctx *store.Ctx, reply *store.Reply) (overrun store.Error) {
+	overrun = ctx.Overrun()
 	switch {
-	case overrun != "" || !ctx.Outsized(&reply):
-		return reply, overrun
+	case overrun != "" || !ctx.Outsized(reply):
+		return overrun
 	case ctx.Wrote():
-		return reply, ctx.ErrReply()
+		return ctx.ErrReply()
 	}
-	return store.Err(ctx.ErrReply()), ""
+	*reply = store.Err(ctx.ErrReply())
+	return ""
 }
 
 // evaluateSpecial runs a claim or a blocking command.

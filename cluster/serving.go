@@ -85,7 +85,8 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 	}()
 	txn.SetOrigin(c.Origin)
 	txn.BeginCall()
-	reply, overrun := settled(&ctx, s.runCommand(&ctx, ErrCommandTime))
+	reply = s.runCommand(&ctx, ErrCommandTime)
+	overrun := settle(&ctx, &reply)
 	if overrun == "" && ctx.Stopped == "" && ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
 		// If the leader or the link is lost now, the origin can learn the reply only from the log.
 		note := string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply))

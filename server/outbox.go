@@ -251,7 +251,7 @@ func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told = false
-	if !o.busy && !o.tryAll(o.now()) {
+	if !o.busy && o.pending.len() > 0 && !o.tryAll(o.now()) {
 		o.busy = true
 		go o.start()
 	}
