@@ -163,22 +163,20 @@ var kinds = []struct {
 			time.Sleep(100 * time.Millisecond)
 		})
 	}},
-	{"commands without an end", func(*respclient.Conn, int) {
-		var open []net.Conn
-		for range 500 {
-			c, err := net.DialTimeout("tcp", attacked, 5*time.Second)
-			if err != nil {
-				break
+	{"replies that one client does not read", func(c *respclient.Conn, i int) {
+		c.Do("SET", "g", strings.Repeat(mega, 7))
+		for range 20 {
+			if c.Send("GET", "g") != nil {
+				return
 			}
-			defer c.Close()
-			open = append(open, c)
 		}
-		half := "*10\r\n" + strings.Repeat("$16384\r\n"+mega[:16384]+"\r\n", 9) + "$16384\r\n" + mega[:10000]
-		for _, c := range open {
-			c.SetDeadline(time.Now().Add(5 * time.Second))
-			io.WriteString(c, half) // the node may cut the connection
-		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+	}},
+	{"a command without an end", func(*respclient.Conn, int) {
+		unfinished(1, "*1000\r\n"+strings.Repeat("$16384\r\n"+mega[:16384]+"\r\n", 999)+"$16384\r\n"+mega[:10000])
+	}},
+	{"commands without an end", func(*respclient.Conn, int) {
+		unfinished(500, "*10\r\n"+strings.Repeat("$16384\r\n"+mega[:16384]+"\r\n", 9)+"$16384\r\n"+mega[:10000])
 	}},
 	{"names of clients", func(c *respclient.Conn, i int) {
 		c.Do("CLIENT", "SETNAME", mega)
@@ -232,6 +230,24 @@ func beside(n int, do func(*respclient.Conn)) {
 		})
 	}
 	all.Wait()
+}
+
+// unfinished sends the beginning of a command by each of n connections, and closes them.
+func unfinished(n int, beginning string) {
+	var open []net.Conn
+	for range n {
+		c, err := net.DialTimeout("tcp", attacked, 5*time.Second)
+		if err != nil {
+			break
+		}
+		defer c.Close()
+		open = append(open, c)
+	}
+	for _, c := range open {
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		io.WriteString(c, beginning) // the node may cut the connection
+	}
+	time.Sleep(50 * time.Millisecond)
 }
 
 // isReply reports whether an error is an error reply, and not the end of the connection.
