@@ -128,7 +128,6 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	defer memoryLimit.Unlock()
 	l := &memoryLimit
 	if set := debug.SetMemoryLimit(-1); set != l.set { // otherwise an earlier call, for another node in this process, has set it
-		ballast = make([]byte, ballastFor(set))
 		l.planned, l.set = set, collectorLimit(set)
 		debug.SetMemoryLimit(l.set)
 		brake.Set(brakeLimit(set), int64(len(ballast)))
@@ -155,14 +154,6 @@ var memoryLimit struct {
 	sync.Mutex
 	planned, set int64
 }
-
-const (
-	leastBallast = 64 << 20
-	mostBallast  = 128 << 20
-)
-
-// ballastFor returns the size of the ballast of a process that may use limit bytes.
-func ballastFor(limit int64) int64 { return min(max(limit/16, leastBallast), mostBallast) }
 
 // collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. A collection has to begin early,
 // because memory grows meanwhile. The ballast counts for the collector, but takes no memory.

@@ -48,9 +48,8 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// ballast takes no physical memory, but counts as heap, so that the garbage collector runs less often. limitMemory makes it larger if
-// there is much memory.
-var ballast = make([]byte, leastBallast)
+// ballast takes no physical memory, but counts as heap, so that the garbage collector runs less often.
+var ballast = make([]byte, 64<<20)
 
 func main() {
 	code := run(takeArgs(os.Args[1:]), os.Stdout, os.Stderr)
