@@ -18,11 +18,7 @@ type workTime struct {
 
 // busyEvery is the least time between two readings of the processor time. Each reading is a system call, and takes as long as a quick
 // evaluation.
-const busyEvery = 3 * time.Millisecond
-
-// leastStop is how long an evaluation takes at least before its processor time is asked for. With busyEvery, it is less than
-// fair.HeavyTime.
-const leastStop = 2 * time.Millisecond
+const busyEvery = time.Millisecond
 
 // mostUse bounds the time of an evaluation where the system does not tell the processor time: the process may have been stopped.
 const mostUse = 10 * time.Second
@@ -37,7 +33,7 @@ func (w *workTime) begins(now time.Duration) {
 // workTime.of returns how long an evaluation has taken until now. A long one may include up to busyEvery of earlier evaluations.
 func (w *workTime) of(r *request, now time.Duration) time.Duration {
 	took := now - r.began
-	if took >= leastStop {
+	if took >= 2*busyEvery {
 		took = min(took, w.time.Busy()-w.busy, mostUse)
 	}
 	return took
