@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"strings"
@@ -256,6 +257,10 @@ func TestTransactionsOnTheWire(t *testing.T) {
 		if calls, err := call.Read(call.Append(nil, []Call{c}, forward.Minor), wireTable); !errors.Is(err, frame.ErrMalformed) {
 			t.Errorf("%s: %v, %v", name, calls, err)
 		}
+	}
+	deep := append([]byte{1}, bytes.Repeat([]byte{0, 0, 0, 0, 0, 0, 1}, 2_000_000)...)
+	if _, _, err := call.ReadFirst(deep, wireTable); !errors.Is(err, frame.ErrMalformed) {
+		t.Errorf("two million transactions, one inside the other: %v", err)
 	}
 	unknown := Call{Txn: &Transaction{Calls: []Call{{Args: [][]byte{[]byte("XYZ")}}}}}
 	if calls, err := call.Read(call.Append(nil, []Call{unknown}, forward.Minor), wireTable); err != nil || unknownIn(calls) != "XYZ" {

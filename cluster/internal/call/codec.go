@@ -75,7 +75,7 @@ func ReadFirst(body []byte, table *store.Table) (calls []Call, rest []byte, err 
 	r := codec.Reader{B: body}
 	calls = make([]Call, 0, 4)
 	for n := r.Count(1); n > 0 && !r.Bad; n-- {
-		c, err := readCall(&r, table)
+		c, err := readCall(&r, table, false)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -87,7 +87,9 @@ func ReadFirst(body []byte, table *store.Table) (calls []Call, rest []byte, err 
 	return calls, r.B, nil
 }
 
-func readCall(r *codec.Reader, table *store.Table) (Call, error) {
+// readCall decodes a call. A call of a transaction (inside) is no transaction: otherwise the depth of the recursion would be the peer's
+// choice.
+func readCall(r *codec.Reader, table *store.Table, inside bool) (Call, error) {
 	c := Call{DB: r.Int(), RESP: r.Int()}
 	if c.RESP&wireUser != 0 {
 		c.RESP &^= wireUser
@@ -100,7 +102,7 @@ func readCall(r *codec.Reader, table *store.Table) (Call, error) {
 	}
 	c.Origin = r.Uvarint()
 	argc := r.Count(1)
-	if r.Bad || c.DB >= store.Databases {
+	if r.Bad || c.DB >= store.Databases || argc == 0 && inside {
 		return Call{}, frame.ErrMalformed
 	}
 	var err error

@@ -127,12 +127,9 @@ func readTransaction(r *codec.Reader, table *store.Table) (*Transaction, error) 
 		t.Watched = append(t.Watched, w)
 	}
 	for n := r.Count(1); n > 0 && !r.Bad; n-- {
-		c, err := readCall(r, table)
+		c, err := readCall(r, table, true)
 		if err != nil {
 			return nil, err
-		}
-		if c.Txn != nil {
-			return nil, frame.ErrMalformed
 		}
 		t.Calls = append(t.Calls, c)
 	}
