@@ -68,6 +68,10 @@ func (m *clientMemory) exceeded() bool {
 	return limit > 0 && m.large.Load()-m.dying.Load() > limit
 }
 
+// alive notes how many bytes the clients hold that have not been cut off. What they have taken since then may count as dying, until
+// Server.holders looks again.
+func (m *clientMemory) alive(bytes int64) { m.dying.Store(max(m.large.Load()-bytes, 0)) }
+
 // freed notes that clients have given back n bytes. If others than the dying ones did, exceeded may report too early that the limit is
 // exceeded, and Server.holders then corrects the sum.
 func (m *clientMemory) freed(n int64) {
@@ -201,6 +205,7 @@ func (srv *Server) evictClients() {
 	if total <= limit {
 		return
 	}
+	defer func() { m.alive(total) }()
 	for h := range mostFirst(holders) {
 		if total <= limit || h.n == 0 {
 			return
@@ -212,7 +217,6 @@ func (srv *Server) evictClients() {
 			exempt -= h.n
 		}
 		m.evicted(h.addr, h.n)
-		m.dying.Add(h.n)
 		h.s.out.cut()
 		total -= h.n
 	}
@@ -266,9 +270,8 @@ func (srv *Server) holders() (total, exempt int64, holders []holder) {
 			exempt += h.n
 		}
 	}
-	m := &srv.clientMemory
-	m.exempt.Store(exempt)
-	m.dying.Store(max(m.large.Load()-total, 0))
+	srv.clientMemory.exempt.Store(exempt)
+	srv.clientMemory.alive(total)
 	return total, exempt, holders
 }
 

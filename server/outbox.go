@@ -282,6 +282,7 @@ func (o *outbox) settle(out []byte, n int) {
 	switch rest := out[:copy(out, out[n:])]; {
 	case o.failed:
 	case len(rest) == 0 && cap(out) > keepOutput:
+		o.count()
 	case len(rest) > 0 || o.pending.len() == 0:
 		first := chunks{last: rest}
 		first.join(o.pending)

@@ -183,6 +183,28 @@ func TestLargeOutputIsNotCopied(t *testing.T) {
 	}
 }
 
+// TestSentOutputIsNotCounted: after all output has been lent and sent, none counts as memory of the client.
+func TestSentOutputIsNotCounted(t *testing.T) {
+	var sent, cut atomic.Int64
+	for size := 1000; size < keepOutput; size += 500 {
+		o := newOutbox(nil, &sent, &cut)
+		o.memory = &clientMemory{limit: new(atomic.Int64)}
+		o.setOnPush(func() {})
+		for _, n := range []int{8000, size} {
+			o.push(message{frame: make([]byte, n)}, limit{}, time.Time{})
+			out := o.lend(time.Time{})
+			if len(out) != n {
+				t.Fatalf("%d of %d bytes are lent", len(out), n)
+			}
+			o.settle(out, n)
+			o.sendPushed()
+		}
+		if n := o.memory.large.Load(); n != 0 {
+			t.Errorf("%d bytes count after a message of %d bytes was sent", n, size)
+		}
+	}
+}
+
 // TestMemoryOfOutput: the outbox counts the whole memory of a buffer, even if only a part still holds output.
 func TestMemoryOfOutput(t *testing.T) {
 	var sent, cut atomic.Int64
