@@ -417,8 +417,19 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		s.queuedInVain(s.executing)
 		s.srv.hub.tracker.restore(s, s.executing.before)
 		s.reply(c.Cmd, r)
+		if strings.HasPrefix(r.Str, "INDETERMINATE ") && s.executing.moves() {
+			s.closeAfterReply() // the client does not know in which database, or as which user, its next commands would run
+		}
 		s.endExec()
 	}
+}
+
+// moves reports whether a command of the transaction changes the client's database, user or protocol.
+func (t *transaction) moves() bool {
+	return slices.ContainsFunc(t.commands, func(q queued) bool {
+		name := q.cmd.FullName()
+		return name == "select" || name == "auth" || name == "hello"
+	})
 }
 
 func (s *session) watch(w cluster.Watched) {

@@ -3,11 +3,13 @@ package server
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"lockstep/cluster"
 	"lockstep/conformance/transcript"
 	"lockstep/store"
 )
@@ -203,6 +205,27 @@ func TestTransactionThatTheLeaderRefuses(t *testing.T) {
 		if err != nil || !strings.Contains(v.Text, " db=0 ") || !strings.Contains(v.Text, " multi=-1 ") {
 			t.Errorf("after a refused EXEC: %q, %v", v.Text, err)
 		}
+	})
+}
+
+// TestUnknownTransactionEndsTheConnection: the outcome of a transaction with SELECT is not known, so neither is the database in which
+// later commands would run.
+func TestUnknownTransactionEndsTheConnection(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		why := string(cluster.ErrIndeterminate)
+		ts.fake.refusal.Store(store.Error(why))
+		for _, command := range []string{"SELECT 3", "HELLO 3"} {
+			c := ts.dial(t)
+			c.send("MULTI\r\n" + command + "\r\nSET k v\r\nEXEC\r\nPING\r\n")
+			c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 2) + "-" + why + "\r\n")
+			_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second)) // if it fails, the test waits longer
+			if rest, err := io.ReadAll(c.conn); len(rest) > 0 || err != nil {
+				t.Errorf("%s: %q follows, %v", command, rest, err)
+			}
+		}
+		c := ts.dial(t)
+		c.send("MULTI\r\nSET k v\r\nEXEC\r\nPING\r\n")
+		c.expect("+OK\r\n+QUEUED\r\n-" + why + "\r\n+PONG\r\n")
 	})
 }
 
