@@ -1,10 +1,12 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/fair"
 	"slices"
 	"sync"
 	"time"
+
+	"lockstep/cluster/internal/fair"
+	"lockstep/store"
 )
 
 // longScript watches the running script. After runsAfter it tells the node of the script's client; at the busy threshold it
@@ -29,11 +31,15 @@ const runsAfter = 100 * time.Millisecond
 // scripts of others.
 const killFrom = time.Second
 
-// young reports whether a script runs that no client may end or see yet (killFrom).
-func (l *longScript) young() bool {
+// ask returns what the function about says of the script that runs, and none while no client may end or see that script yet (killFrom).
+// Meanwhile no script begins or ends.
+func (l *longScript) ask(about func() store.Reply, none store.Reply) store.Reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.number%2 == 1 && l.node.cfg.Time.Monotonic()-l.since < min(killFrom, l.node.busyThreshold())
+	if l.number%2 == 1 && l.node.cfg.Time.Monotonic()-l.since < min(killFrom, l.node.busyThreshold()) {
+		return none
+	}
+	return about()
 }
 
 // starts notes that a script of request r runs from now on. The parameter behind has the requests that wait for it (sequencer.waitFor).

@@ -123,14 +123,22 @@ func (n *Node) scriptsHere(q scriptQuestion, seq *sequencer) store.Reply {
 	switch {
 	case n.cfg.Scripts == nil:
 		return store.Err(ErrClusterDown)
-	case seq != nil && seq.script.young():
-		if q == runningFunction {
-			return store.Nil
-		}
-		return store.Err(store.ErrNotBusy)
-	case q == killFunction:
+	case seq == nil:
+		return n.askEngine(q)
+	}
+	none := store.Err(store.ErrNotBusy)
+	if q == runningFunction {
+		none = store.Nil
+	}
+	return seq.script.ask(func() store.Reply { return n.askEngine(q) }, none)
+}
+
+// askEngine answers a question about whichever script runs.
+func (n *Node) askEngine(q scriptQuestion) store.Reply {
+	switch q {
+	case killFunction:
 		return n.cfg.Scripts.KillFunction()
-	case q == runningFunction:
+	case runningFunction:
 		return n.cfg.Scripts.RunningFunction()
 	}
 	return n.cfg.Scripts.Kill()
