@@ -165,7 +165,12 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	}
 	if w.state.Load() != blockedCancelled {
 		p.n.serveRequest(w.req)
+		return nil
 	}
+	// Another peer's command may have taken its room before it was in the map. Then nobody else takes it out.
+	p.mu.Lock()
+	delete(p.blockedClients, number)
+	p.mu.Unlock()
 	return nil
 }
 

@@ -132,8 +132,10 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
 		p.cutOff.forget(id)
-		if r.err == nil && !r.wrote && r.blockedClient == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
-			r.err = forward.ErrReplyLater // the request wrote nothing, so the peer can send it again
+		if r.err == nil && !r.wrote && r.blockedClient == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) && !call.RunsFunction(r.calls) {
+			// The request wrote nothing, so the peer can send it again. A function is not run twice: it may have changed a variable of its
+			// library.
+			r.err = forward.ErrReplyLater
 			if p.older {
 				r.err = errNotExecuted // version 0.1.0 does not know forward.ErrReplyLater
 			}

@@ -278,7 +278,9 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	case errUnknown:
 		return c.dst, r.err // the batch may still use the replies
 	}
-	c.n.gate.Remember(c.client, r.cost)
+	if r.err == nil { // else the next leader runs the calls, and says what they cost
+		c.n.gate.Remember(c.client, r.cost)
+	}
 	c.leases = r.leases
 	return r.replies, r.err
 }

@@ -155,6 +155,17 @@ func RunsScript(calls []Call) bool {
 	return false
 }
 
+// RunsFunction reports whether a call, or a command of its transaction, calls a function.
+func RunsFunction(calls []Call) bool {
+	for i := range calls {
+		c := &calls[i]
+		if c.Txn != nil && RunsFunction(c.Txn.Calls) || c.Txn == nil && (c.Cmd.Name == "fcall" || c.Cmd.Name == "fcall_ro") {
+			return true
+		}
+	}
+	return false
+}
+
 // ReadOnly reports whether all calls only read, so that it does no harm to run them twice.
 func ReadOnly(calls []Call) bool {
 	for i := range calls {
