@@ -382,7 +382,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 // evaluateCall runs call i of a request. overrun is an error if the call's writes have to be undone.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
-	ctx.Start(txn, c.Cmd, c.Args, c.DB, c.RESP)
+	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
 	s.turn = turn{user: c.User}
 	defer func() { s.turnEnds(behind, *refused) }()
 	txn.SetOrigin(c.Origin)

@@ -203,12 +203,6 @@ type Ctx struct {
 	TookAll bool
 }
 
-// Start makes c the context of a new command, and forgets the earlier one.
-func (c *Ctx) Start(t *Txn, cmd *Command, args [][]byte, db, resp int) {
-	*c = Ctx{}
-	c.Txn, c.Cmd, c.Args, c.DB, c.RESP = t, cmd, args, db, resp
-}
-
 // workLook is the number of steps between two calls of Watch. So many steps take a few tenths of a millisecond.
 const workLook = 4096
 

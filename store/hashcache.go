@@ -2,8 +2,8 @@ package store
 
 import "hash/maphash"
 
-// hashCache remembers the hashes of the names looked up last: a request has the same name hashed for its evaluation, and twice
-// more when its write set is applied, and SHA-256 takes longer than the rest of a look-up.
+// hashCache remembers the hashes of the names looked up last. The leader looks a name up to read ahead, to evaluate a request, and to
+// apply its writes, and SHA-256 takes 80 ns each time.
 type hashCache [256]cachedHash
 
 // cachedHash has the size of a cache line of the processor. It holds a copy of the name, because the memory of a request is used again.

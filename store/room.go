@@ -12,9 +12,6 @@ func insertAt[T any](s []T, i int, x T) []T {
 	if len(s) == cap(s) {
 		s = append(make([]T, 0, roomFor(len(s)+1)), s...)
 	}
-	if i == len(s) {
-		return append(s, x)
-	}
 	return slices.Insert(s, i, x)
 }
 

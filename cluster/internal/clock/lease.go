@@ -103,14 +103,13 @@ func (c *Lease) Now() store.Time {
 // Read returns the present time on the lease clock and on the wall clock, and the monotonic time.
 func (c *Lease) Read() (now store.Time, mono time.Duration) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	mono = c.src.Monotonic()
 	if !c.known || mono >= c.look {
 		mono = c.readWall(mono)
 	}
 	lease := c.micros(mono)
-	now = store.Time{Lease: lease / 1000, Wall: lease + c.offset}
-	c.mu.Unlock()
-	return now, mono
+	return store.Time{Lease: lease / 1000, Wall: lease + c.offset}, mono
 }
 
 // micros returns what the lease clock shows at a monotonic time, in µs.
