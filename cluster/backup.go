@@ -61,8 +61,8 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 }
 
 // Restore makes a data directory for a new cluster of one node. No node can start with an incomplete one. Of a failed Restore,
-// only the file LOCK stays.
-func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
+// only the file LOCK stays. The tokens of the new cluster are larger than those in the backup, the time of day in µs, and tokensAbove.
+func Restore(cfg Config, backup io.ReadSeeker, tokensAbove int64) (facts raftfsm.BackupFacts, err error) {
 	if err := raftnode.CheckFounder(cfg.peerAddr()); err != nil {
 		return facts, err
 	}
@@ -76,6 +76,7 @@ func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err e
 		return facts, err
 	}
 	return facts, datadir.Make(cfg.disk, cfg.Data, func(path string) error {
-		return raftnode.Restore(cfg.raft(nil, nil), path, backup, max(facts.Index, 1))
+		above := max(tokensAbove, cfg.Time.Wall().UnixMicro())
+		return raftnode.Restore(cfg.raft(nil, nil), path, backup, max(facts.Index, 1), above)
 	})
 }

@@ -42,6 +42,39 @@ var everyKind = []string{
 	"PEXPIRE h 7200000",
 }
 
+// timeAtZero is a clock that shows the beginning of Unix time as the time of day.
+type timeAtZero struct{ TimeSource }
+
+func (timeAtZero) Wall() time.Time { return time.Unix(0, 0) }
+
+// TestTokensOfARestoredCluster: its tokens are larger than all that the old cluster has given, also after the backup, because they begin
+// above the time of day or above --tokens-above. The locks of the backup keep their tokens.
+func TestTokensOfARestoredCluster(t *testing.T) {
+	from := openNode(t, dataConfig(t, t.TempDir()))
+	held := lines(t, from, "SET held a", "LOCK.TOKEN held")
+	file := backupOf(t, from)
+	last := lines(t, from, "SET later a", "LOCK.TOKEN later")
+	closeNode(t, from)
+	for _, above := range []int64{0, 4_000_000_000_000_000} {
+		cfg := dataConfig(t, filepath.Join(t.TempDir(), "new"))
+		if _, err := Restore(cfg, bytes.NewReader(file), above); err != nil {
+			t.Fatal(err)
+		}
+		n := openNode(t, cfg)
+		if got := "OK " + lines(t, n, "LOCK.TOKEN held"); got != held {
+			t.Errorf("a lock of the backup has the token %s, and had %s", got, held)
+		}
+		next := lines(t, n, "SET new a", "LOCK.TOKEN new")
+		if len(next) != len(last) || next <= last {
+			t.Errorf("token %s after %s", next, last)
+		}
+		if above > 0 && next != "OK 4000000000000001" {
+			t.Errorf("token %s with --tokens-above %d", next, above)
+		}
+		closeNode(t, n)
+	}
+}
+
 // A new cluster that begins with a backup has the same state as the old one, and no lease is shorter.
 func TestBackupAndRestore(t *testing.T) {
 	from := openNode(t, dataConfig(t, t.TempDir()))
@@ -58,7 +91,8 @@ func TestBackupAndRestore(t *testing.T) {
 
 	cfg := dataConfig(t, filepath.Join(t.TempDir(), "new"))
 	cfg.ID = "other"
-	facts, err := Restore(cfg, bytes.NewReader(file))
+	cfg.Time = timeAtZero{cfg.Time} // so the tokens go on from those of the backup
+	facts, err := Restore(cfg, bytes.NewReader(file), 0)
 	if err != nil || facts.Node != "n1" || facts.Keys != 7 {
 		t.Fatalf("%+v, %v", facts, err)
 	}
@@ -77,6 +111,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	dir.Close()
 
+	cfg.Time = NewSystemTime()
 	for start := range 2 {
 		n := openNode(t, cfg)
 		if got := lines(t, n, "GET s", "LRANGE l 0 -1", "ZCARD z", "HGET h f", "EXISTS later"); got != "v [a b] 2 v 0" {
@@ -93,7 +128,7 @@ func TestBackupAndRestore(t *testing.T) {
 		}
 		closeNode(t, n)
 	}
-	if _, err := Restore(cfg, bytes.NewReader(file)); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := Restore(cfg, bytes.NewReader(file), 0); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("into a directory that is in use: %v", err)
 	}
 }
@@ -110,7 +145,7 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 	cfg := dataConfig(t, filepath.Join(dir, "new"))
 	refuse := func(what string, at int, b []byte) {
 		t.Helper()
-		_, err := Restore(cfg, bytes.NewReader(b))
+		_, err := Restore(cfg, bytes.NewReader(b), 0)
 		if !errors.Is(err, raftfsm.ErrNotBackup) {
 			t.Fatalf("%s %d: %v", what, at, err)
 		}
@@ -137,7 +172,7 @@ func TestIndexOfABackup(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg = dataConfig(t, filepath.Join(t.TempDir(), "new"))
-		_, err = Restore(cfg, bytes.NewReader(out.Bytes()))
+		_, err = Restore(cfg, bytes.NewReader(out.Bytes()), 0)
 		return cfg, err
 	}
 	cfg, err := backup(1 << 61)
@@ -175,7 +210,7 @@ func TestRestoreStoppedAtEveryStep(t *testing.T) {
 		d := crashdisk.New(volume, at)
 		cfg := dataConfig(t, volume)
 		cfg.disk = d.As()
-		_, err := Restore(cfg, bytes.NewReader(file))
+		_, err := Restore(cfg, bytes.NewReader(file), 0)
 		if !d.Down() {
 			if err != nil || at < 10 {
 				t.Errorf("%d steps, %v", at, err)
@@ -206,7 +241,7 @@ func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
 		}
 	}
 	if again {
-		if _, err := Restore(cfg, bytes.NewReader(file)); err != nil {
+		if _, err := Restore(cfg, bytes.NewReader(file), 0); err != nil {
 			t.Fatalf("%s: %v", after, err)
 		}
 	}
@@ -241,7 +276,7 @@ func TestRestoreInPlace(t *testing.T) {
 	// that file stays.
 	cfg.disk = datadir.SystemDisk()
 	cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return brokenStable{} }
-	if _, err := Restore(cfg, bytes.NewReader(file)); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := Restore(cfg, bytes.NewReader(file), 0); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a full disk: %v", err)
 	}
 	if list, err := os.ReadDir(volume); err != nil || len(list) != 2 {
@@ -253,7 +288,7 @@ func TestRestoreInPlace(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("precious"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Restore(cfg, bytes.NewReader(file))
+		_, err := Restore(cfg, bytes.NewReader(file), 0)
 		if b, gone := os.ReadFile(path); err == nil || gone != nil || string(b) != "precious" {
 			t.Errorf("with %s: %v; it is %q, %v", mine, err, b, gone)
 		}
@@ -261,7 +296,7 @@ func TestRestoreInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Restore(cfg, bytes.NewReader(file)); err != nil {
+	if _, err := Restore(cfg, bytes.NewReader(file), 0); err != nil {
 		t.Fatal(err)
 	}
 	if is, err := os.Stat(volume); err != nil || !os.SameFile(was, is) {
@@ -373,7 +408,7 @@ func TestBackupWithoutALeader(t *testing.T) {
 func TestRestoreForEveryAddress(t *testing.T) {
 	cfg := Default()
 	cfg.Data, cfg.PeerListen = filepath.Join(t.TempDir(), "data"), "0.0.0.0:7379"
-	if _, err := Restore(cfg, nil); err == nil || !strings.Contains(err.Error(), "--peer-advertise") {
+	if _, err := Restore(cfg, nil, 0); err == nil || !strings.Contains(err.Error(), "--peer-advertise") {
 		t.Errorf("got %v", err)
 	}
 }

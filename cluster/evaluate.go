@@ -85,6 +85,9 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	s.room = s.node.roomForEntry()
 	b.keeps = min(maxRecorded, s.room/2)
 	txn.Restart(now, b.prev+1)
+	if !txn.TokensCounted() && (b.prev == 0 || !s.node.peers.Older()) { // a cluster that begins with this version has no older nodes
+		txn.TokensAbove(now.Wall)
+	}
 	s.blockedClients.rollback()
 	s.gather.Told = 0
 	s.moveDeadlines(txn)
@@ -192,6 +195,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return s.spoiled(ctx, txn, q, i, b, err)
 		}
 		r.extent, r.wrote, r.written = fair.Extent(r.replies), txn.Writes().Len() > before.writes, txn.Writes().Mark()
+		r.granted = txn.LastToken()
 		if s.putAside(r) {
 			s.work.ran(r, s.node.cfg.Time.Monotonic())
 			q = without(q, i)

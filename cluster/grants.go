@@ -41,9 +41,10 @@ type span struct {
 
 // grants are the leases that a request was given.
 type grants struct {
-	seq  uint64 // number of the write set that granted them
-	at   int64  // the time on the lease clock at which the request was evaluated
-	list []grant
+	seq   uint64 // number of the write set that granted them
+	token uint64 // the last token that had been given by then; 0 if tokens were not counted
+	at    int64  // the time on the lease clock at which the request was evaluated
+	list  []grant
 }
 
 // grant is a lease that one of the request's calls was given.
@@ -54,7 +55,7 @@ type grant struct {
 
 // granted returns the leases that r has got and not ended. Deadline 0: a later request may have replaced the key.
 func (b *batch) granted(r *request, seq uint64, writes []byte) grants {
-	g := grants{seq: seq, at: r.at, list: slices.Clone(r.anew)}
+	g := grants{seq: seq, token: r.granted, at: r.at, list: slices.Clone(r.anew)}
 	for _, s := range r.spans {
 		for _, k := range store.LeasedBetween(writes, s.begin, s.end, r.written) {
 			g.list = append(g.list, grant{s.call, k})
@@ -114,6 +115,9 @@ func appendGrants(buf []byte, g grants) []byte {
 		buf = codec.AppendStr(buf, x.key.Key)
 		buf = binary.AppendUvarint(buf, uint64(x.key.Deadline))
 	}
+	if g.token != 0 { // version 0.1.0 does not know this field
+		buf = binary.AppendUvarint(buf, g.token)
+	}
 	return buf
 }
 
@@ -132,6 +136,9 @@ func readGrants(b []byte) (grants, error) {
 		r.Bad = r.Bad || x.key.DB >= store.Databases || x.call > maxGranted
 		g.list = append(g.list, x)
 	}
+	if len(r.B) > 0 {
+		g.token = r.Uvarint()
+	}
 	if r.Bad || len(r.B) > 0 {
 		return grants{}, frame.ErrMalformed
 	}
@@ -143,7 +150,7 @@ func readGrants(b []byte) (grants, error) {
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
-		until, alive := txn.Renew(x.key, g.seq, g.at)
+		until, alive := txn.Renew(x.key, g.seq, g.token, g.at)
 		switch {
 		case x.call >= len(replies), !alive && held && (x.key.Deadline == 0 || x.key.Deadline > txn.Now().Lease):
 		case alive:

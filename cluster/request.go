@@ -40,6 +40,7 @@ type request struct {
 	overrun store.Error   // the error for that call
 	spans   []span        // writes of the calls that have asked for a lease
 	written store.Mark    // where the writes of the request end in those of the batch
+	granted uint64        // the last token that had been given when its writes ended (store.Txn.LastToken)
 	at      int64         // lease time of its evaluation
 	began   time.Duration // monotonic time at which its evaluation began
 	used    time.Duration // how long its evaluation took, plus spread

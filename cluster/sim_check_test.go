@@ -19,7 +19,8 @@ import (
 // simState is the state of a key in the model.
 type simState struct {
 	s   string        // value, elements or owner
-	n   int           // count
+	n   int           // count; of a lock the owner's token, or 0 if nobody knows it
+	max int           // the largest token of the owners before
 	end time.Duration // the lease ends at this time at the earliest
 }
 
@@ -261,18 +262,27 @@ func (op *simOp) until() time.Duration {
 }
 
 func stepLock(op *simOp, st simState) []simState {
-	mine := simState{s: op.arg, end: op.until()}
+	mine := simState{s: op.arg, n: st.n, max: st.max, end: op.until()}
+	none := simState{max: max(st.max, st.n)}
 	free := st.s == "" || op.over(st)
 	without := st // the state after the operation has found that its owner does not hold the lock
 	if st.s == op.arg {
-		without = simState{}
+		without = none
 	}
 	switch op.verb {
 	case opAcquire:
 		if op.unseen || op.reply.Kind == store.Simple {
+			mine.n, mine.max = 0, none.max
 			return one(free, mine)
 		}
 		return one(st.s != "", st)
+	case opToken:
+		if op.reply.Kind == store.Integer {
+			known := st
+			known.n = int(op.reply.Int)
+			return one(st.s == op.arg && (st.n == known.n || st.n == 0 && known.n > st.max), known)
+		}
+		return one(op.unseen || st.s != op.arg || free, without)
 	case opRenew:
 		if op.unseen || op.reply.Int == 1 {
 			return one(st.s == op.arg, mine)
@@ -280,12 +290,12 @@ func stepLock(op *simOp, st simState) []simState {
 		return one(st.s != op.arg || free, without)
 	case opRelease:
 		if op.unseen || op.reply.Int == 1 {
-			return one(st.s == op.arg, simState{})
+			return one(st.s == op.arg, none)
 		}
 		return one(st.s != op.arg || free, without)
 	}
 	if op.reply.Kind == store.Null {
-		return one(free, simState{})
+		return one(free, none)
 	}
 	return one(op.reply.Str == st.s, st)
 }
@@ -298,14 +308,14 @@ func stepHold(op *simOp, st simState) (next []simState) {
 			return one(st.s != "" && !mine, st)
 		}
 		if st.s == "" || op.over(st) {
-			next = append(next, simState{op.arg, 1, end})
+			next = append(next, simState{s: op.arg, n: 1, end: end})
 		}
 		if mine {
-			next = append(next, simState{op.arg, st.n + 1, end})
+			next = append(next, simState{s: op.arg, n: st.n + 1, end: end})
 		}
 		return next
 	}
-	less := simState{op.arg, st.n - 1, end}
+	less := simState{s: op.arg, n: st.n - 1, end: end}
 	switch {
 	case op.unseen:
 		if mine && st.n == 1 {
@@ -439,7 +449,7 @@ const simNever = time.Duration(1<<63 - 1)
 func (s *simulation) checkKey(k *simKey) {
 	var ops []*simOp
 	for _, op := range k.ops {
-		if op.unseen && (op.verb == opGet || op.verb == opRange || op.verb == opWatch) {
+		if op.unseen && (op.verb == opGet || op.verb == opRange || op.verb == opWatch || op.verb == opToken) {
 			continue // the operation tells nothing and changes nothing
 		}
 		if op.unseen && op.mark != "" {

@@ -20,7 +20,7 @@ const (
 	simCounter  simKind = 'c' // INCR, GET
 	simList     simKind = 'l' // RPUSH of unique elements, LRANGE
 	simRegister simKind = 'r' // SET, GET, WATCH and EXEC
-	simLock     simKind = 'k' // SET NX PX, the scripts that renew and release
+	simLock     simKind = 'k' // SET NX PX, the scripts that renew and release, LOCK.TOKEN
 	simHold     simKind = 'h' // Redisson's reentrant lock
 	simQueue    simKind = 'q' // RPUSH, BLPOP
 )
@@ -41,6 +41,7 @@ const (
 	opAcquire simVerb = "SET NX PX"
 	opRenew   simVerb = "renew"
 	opRelease simVerb = "release"
+	opToken   simVerb = "LOCK.TOKEN"
 	opHold    simVerb = "lock"
 	opUnhold  simVerb = "unlock"
 	opPop     simVerb = "BLPOP"
@@ -315,9 +316,11 @@ func (c *simClient) choose(k *simKey) *simOp {
 		c.chooseRegister(op)
 	case simLock:
 		op.ttl = simTTLs[s.r.IntN(len(simTTLs))]
-		switch n := s.r.IntN(6); {
+		switch n := s.r.IntN(7); {
 		case n == 0:
 			op.verb = opGet
+		case n == 6 && held != "":
+			op.verb, op.arg, op.ttl = opToken, held, 0
 		case held == "":
 			op.verb, op.arg = opAcquire, c.name()
 		case n < 3:
@@ -365,7 +368,7 @@ func (c *simClient) learned(op *simOp) {
 	switch {
 	case granted:
 		c.token[op.key] = op.arg
-	case op.verb == opRelease, op.verb == opRenew && op.reply.Int == 0, op.verb == opUnhold && op.reply.Int == 0 && op.reply.Kind != store.Integer,
+	case op.verb == opRelease, (op.verb == opRenew || op.verb == opToken) && op.reply.Int == 0, op.verb == opUnhold && op.reply.Int == 0 && op.reply.Kind != store.Integer,
 		op.verb == opUnhold && op.reply.Int == 1:
 		delete(c.token, op.key)
 	case op.verb == opWatch:
@@ -393,6 +396,8 @@ func (op *simOp) command() Call {
 		return simCall("SET", op.key, op.arg, "NX", "PX", px)
 	case opRenew:
 		return simCall("EVAL", scriptRenew, "2", op.key, "channel", op.arg, op.mark, px)
+	case opToken:
+		return simCall("LOCK.TOKEN", op.key, "OWNER", op.arg)
 	case opRelease:
 		return simCall("EVAL", scriptRelease, "2", op.key, "channel", op.arg, op.mark)
 	case opHold:

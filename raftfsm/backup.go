@@ -117,34 +117,50 @@ type BackupFacts struct {
 
 // ReadBackup copies the snapshot of a backup to w. The copy is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
-	return readBackup(in, w, true, (*state).build)
+	facts, _, err = readBackup(in, w, true, (*state).build)
+	return facts, err
+}
+
+// RestoreBackup writes the snapshot with which the cluster of a restored backup begins: that of the backup, but its tokens begin above n
+// (store.RaiseTokens).
+func RestoreBackup(in io.Reader, w io.Writer, n int64) error {
+	_, next, err := readBackup(in, io.Discard, true, (*state).build)
+	if err != nil {
+		return err
+	}
+	if err := next.store.RaiseTokens(n, next.seq); err != nil {
+		return err
+	}
+	s := Snapshot{store: next.store.Snapshot(), seq: next.seq, lease: next.lease, wall: next.wall, done: &next.done}
+	return s.Encode(w)
 }
 
 // CheckBackup reads a backup that a stranger may send without end: it stops at the first error, and keeps nothing of the state.
 func CheckBackup(in io.Reader) (facts BackupFacts, err error) {
-	return readBackup(in, io.Discard, false, (*state).skim)
+	facts, _, err = readBackup(in, io.Discard, false, (*state).skim)
+	return facts, err
 }
 
 // readBackup reads a backup. The argument ends says whether the input has an end. The function contents reads the contents of the
 // snapshot.
-func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *codec.Stream, byte) error) (facts BackupFacts, err error) {
+func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *codec.Stream, byte) error) (facts BackupFacts, next *state, err error) {
 	body := newSealed(in, sha256.New())
 	r := codec.NewStream(body)
 	head := make([]byte, len(backupMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil || string(head[:len(backupMagic)]) != backupMagic {
-		return facts, notBackup(err)
+		return facts, nil, notBackup(err)
 	}
 	if v := head[len(backupMagic)]; v != backupVersion {
 		if !ends {
-			return facts, versionError{"backup", v, backupVersion}
+			return facts, nil, versionError{"backup", v, backupVersion}
 		}
 		if _, err := io.Copy(io.Discard, r); err != nil {
-			return facts, err
+			return facts, nil, err
 		}
 		if err := body.checkBackup(); err != nil || v == 0 {
-			return facts, notBackup(err)
+			return facts, nil, notBackup(err)
 		}
-		return facts, versionError{"backup", v, backupVersion}
+		return facts, nil, versionError{"backup", v, backupVersion}
 	}
 	facts.Index, facts.Wall = r.Uvarint(), int64(r.Uvarint())
 	n := r.Uvarint()
@@ -152,14 +168,14 @@ func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *cod
 		r.Err = errors.New("a name without end")
 	}
 	if r.Err != nil {
-		return facts, notBackup(r.Err)
+		return facts, nil, notBackup(r.Err)
 	}
 	name := make([]byte, n)
 	if _, err := io.ReadFull(r, name); err != nil {
-		return facts, notBackup(err)
+		return facts, nil, notBackup(err)
 	}
 	facts.Node = string(name)
-	next, err := readSnapshot(io.TeeReader(r, w), ends, contents)
+	next, err = readSnapshot(io.TeeReader(r, w), ends, contents)
 	if ends || err == nil {
 		if sum := body.checkBackup(); sum != nil {
 			err = sum // a wrong hash explains any other error
@@ -167,12 +183,12 @@ func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *cod
 	}
 	if err != nil {
 		if errors.Is(err, ErrNewer) {
-			return facts, err
+			return facts, nil, err
 		}
-		return facts, notBackup(err)
+		return facts, nil, notBackup(err)
 	}
 	facts.Sequence, facts.Lease, facts.Keys = next.seq, next.lease, next.keys
-	return facts, facts.check(next.wall)
+	return facts, next, facts.check(next.wall)
 }
 
 // checkBackup reads the rest of a backup and returns an error if the hash at its end is wrong.

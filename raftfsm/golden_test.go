@@ -109,6 +109,7 @@ func TestGoldenSnapshot(t *testing.T) {
 func TestSnapshotVersion3(t *testing.T) {
 	number := store.NewTable(store.Commands())
 	for name, write := range map[string]func(*store.Txn){
+		"tokens":                           func(t *store.Txn) { t.TokensAbove(1_700_000_000_000_000) },
 		"a parameter of the compact forms": func(t *store.Txn) { t.SetConfig(store.ParamScoreEntries, "7") },
 		"a number as text": func(t *store.Txn) {
 			c := store.Ctx{Txn: t, Args: [][]byte{[]byte("incrbyfloat"), []byte("n"), []byte("3")}, RESP: 2}
@@ -128,6 +129,36 @@ func TestSnapshotVersion3(t *testing.T) {
 		if strings.HasPrefix(name, "a parameter") {
 			golden(t, "snapshot-v3.hex", b)
 		}
+	}
+}
+
+// TestTokensAfterAnUpgrade: a lock in a snapshot of version 0.1.0 has a smaller token than its next owner.
+func TestTokensAfterAnUpgrade(t *testing.T) {
+	dump, err := os.ReadFile(filepath.Join("testdata", "snapshot.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := restored(t, undump(t, string(dump)))
+	lock := []byte("lock:a")
+	token := func() (token uint64) {
+		f.View(func(s *store.Store, seq uint64) {
+			txn := s.Begin(store.Time{Lease: 1}, seq+1, store.Env{})
+			token = txn.Token(0, txn.Lookup(0, lock))
+		})
+		return token
+	}
+	if token() != 0 {
+		t.Error("version 0.1.0 counts no tokens")
+	}
+	seq, _ := f.Position()
+	apply(t, f, seq+1, propose(f, 3000, func(t *store.Txn) { t.TokensAbove(1_700_000_000_000_000) }))
+	held := token()
+	apply(t, f, seq+2, propose(f, 3000, func(t *store.Txn) {
+		t.Delete(0, lock)
+		t.SetString(0, lock, "owner-2", 0)
+	}))
+	if next := token(); held == 0 || next <= held || next <= 1_700_000_000_000_000 {
+		t.Errorf("token %d after %d", next, held)
 	}
 }
 

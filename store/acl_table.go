@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// aclCategories are the ACL categories, in Redis's order. The index of a category is its bit in
+// aclCategories are the ACL categories, in Redis's order, with lockstep's own at the end. The index of a category is its bit in
 // Command.categories.
 var aclCategories = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
 	"hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking",
-	"dangerous", "connection", "transaction", "scripting",
+	"dangerous", "connection", "transaction", "scripting", "lock",
 }
 
-// ACLCategories returns the names of all categories, in Redis's order.
+// ACLCategories returns the names of all categories, in Redis's order, with lockstep's own at the end.
 func ACLCategories() []string { return slices.Clone(aclCategories) }
 
 // groupCategories are the ACL categories that follow from a command's group.
@@ -51,6 +51,7 @@ func (c *Command) ACLCategories() []string {
 		{callable && (c.Is(Connection) || c.Group == "connection"), "connection"},
 		{c.Group == "transactions", "transaction"},
 		{c.Is(Scripting), "scripting"},
+		{c.Group == "lock", "lock"},
 	}
 	list := []string{}
 	for _, f := range facts {

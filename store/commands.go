@@ -18,7 +18,7 @@ func Commands() []Command {
 		sortedSetPopCommands, sortedSetAlgebraCommands,
 		blockingCommands, sortCommands, dumpCommands,
 		bitCommands, bitFieldCommands,
-		publishCommands,
+		publishCommands, lockCommands,
 	} {
 		all = append(all, group...)
 	}

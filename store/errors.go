@@ -77,6 +77,8 @@ const (
 	ErrDumpFormat      Error = "ERR Bad data format"
 	ErrDumpLibrary     Error = "ERR Failed loading library payload"
 	ErrDumpLibraryName Error = "ERR Failed loading library name"
+	ErrToken           Error = "ERR a token is an integer from 0 to 9223372036854775807"
+	ErrNoTokens        Error = "ERR tokens are not counted while a node of the cluster may run version 0.1.0: upgrade all nodes first"
 	ErrDumpEngine      Error = "ERR Failed loading engine name"
 	ErrDumpDescription Error = "ERR Failed loading library description"
 	ErrDumpBlob        Error = "ERR Failed loading library blob"

@@ -224,37 +224,6 @@ func TestExpireDue(t *testing.T) {
 	}
 }
 
-// TestCreated: the creation number is a fencing token. It changes with every
-// new owner and with nothing else.
-func TestCreated(t *testing.T) {
-	d := newTestDB(t)
-	created := func() uint64 {
-		e := d.begin().Lookup(0, []byte("lock"))
-		if e == nil {
-			t.Fatal("no lock")
-		}
-		return e.Created()
-	}
-	d.do("SET", "lock", "one", "NX", "PX", "100")
-	first := created()
-	d.do("PEXPIRE", "lock", "200")
-	d.do("SET", "lock", "one", "XX", "PX", "100")
-	if created() != first {
-		t.Error("a renewal made a new token")
-	}
-	d.advance(101)
-	d.do("SET", "lock", "two", "NX", "PX", "100")
-	second := created()
-	if second <= first {
-		t.Errorf("token %d after %d: it must grow", second, first)
-	}
-	d.do("DEL", "lock")
-	d.do("SET", "lock", "three", "NX", "PX", "100")
-	if created() <= second {
-		t.Errorf("token %d after %d: it must grow", created(), second)
-	}
-}
-
 // TestSeenExpiredBeforeASwap: an expired key that a reply called missing is deleted, even if the write set swaps its database.
 func TestSeenExpiredBeforeASwap(t *testing.T) {
 	for _, undone := range []bool{false, true} {

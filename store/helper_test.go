@@ -182,7 +182,7 @@ func dump(txn *Txn) string {
 	var b strings.Builder
 	for db := range Databases {
 		txn.Ascend(db, 0, func(e *Entry) bool {
-			fmt.Fprintf(&b, "%d %q created %d changed %d leased %d ", db, e.key, e.created, e.changed, e.leased)
+			fmt.Fprintf(&b, "%d %q created %d changed %d leased %d ", db, e.key, e.token, e.changed, e.leased)
 			b.WriteString(valueText(e))
 			b.WriteByte('\n')
 			return true

@@ -61,6 +61,7 @@ var keeping = map[string]struct {
 	"zrem": {runs: []string{"zrem z a", "zrem z a b"}}, "zpopmin": {runs: []string{"zpopmin z", "zpopmin z 9"}}, "zpopmax": {runs: []string{"zpopmax z"}},
 	"bzpopmin": {runs: []string{"bzpopmin z 0"}}, "bzpopmax": {runs: []string{"bzpopmax z 0"}}, "zmpop": {runs: []string{"zmpop 1 z min"}}, "bzmpop": {runs: []string{"bzmpop 0 1 z max count 9"}},
 	"zremrangebyrank": {runs: []string{"zremrangebyrank z 0 0"}}, "zremrangebyscore": {runs: []string{"zremrangebyscore z 1 1"}}, "zremrangebylex": {runs: []string{"zremrangebylex z [a [a"}},
+	"lock.fence":  {runs: []string{"lock.fence n 99", "lock.fence n 1"}},
 	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 

@@ -42,8 +42,8 @@ func (t Type) String() string {
 // One more word would cost every lock 16 bytes: the runtime would allocate 96 instead of 80.
 type Entry struct {
 	key      string
-	deadline int64 // ms on the lease clock; 0 means none
-	created  uint64
+	deadline int64  // ms on the lease clock; 0 means none
+	token    uint64 // see tokens.go
 	changed  uint64
 	leased   uint64 // sequence number of the write set that set the deadline
 	epoch    uint32 // Store.epoch or, for a pending entry, Txn.generation when this copy was made
@@ -100,9 +100,6 @@ func (e *Entry) Type() Type { return e.typ }
 
 // Deadline returns the lease time after which the key expires; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
-
-// Created returns the sequence number of the write set that created the key, which serves as a fencing token.
-func (e *Entry) Created() uint64 { return e.created }
 
 // Changed returns the sequence number of the last write set that changed the key (see Txn.Version).
 func (e *Entry) Changed() uint64 { return e.changed }
@@ -242,7 +239,8 @@ type Store struct {
 	expired  uint64            // number of keys deleted because they had expired
 	leased   uint64            // the result of LastLease
 	swapped  [Databases]uint64 // sequence number of the latest SWAPDB of each database, for WATCH
-	removals removals          // the latest removals of keys, for WATCH; not part of the state
+	tokens   tokens
+	removals removals // the latest removals of keys, for WATCH; not part of the state
 	libs     *librarySet
 	config   config
 	accounts accounts

@@ -177,14 +177,14 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 }
 
 // Renew lets a lease count from now, because its owner receives the reply only now. The lease was requested at the lease time at; k is its
-// key after the write set seq, which granted it (k.Deadline is 0 if seq also removed or replaced the key). alive is false if the key is
-// gone, or may be another one.
+// key after the write set seq, which granted it (k.Deadline is 0 if seq also removed or replaced the key); token is the last token that had
+// been given by then, or 0 if tokens were not counted. alive is false if the key is gone, or may be another one.
 //
 // Renew sets the deadline to until: the end of a lease from now or, if later, the present deadline with its grace. If a later command has
 // removed the deadline or made it earlier, Renew does not set it.
-func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
+func (t *Txn) Renew(k LeasedKey, seq, token uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
-	if e == nil || k.Deadline == 0 || e.created > seq || t.swappedSince(k.DB, seq) {
+	if e == nil || k.Deadline == 0 || e.token > max(seq, token) || t.swappedSince(k.DB, seq) {
 		return 0, false
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))

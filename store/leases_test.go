@@ -130,7 +130,7 @@ func TestRenew(t *testing.T) {
 		}
 		txn := s.Begin(Time{Lease: test.now}, 3, Env{})
 		mark := txn.Writes().Mark()
-		until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 1000)
+		until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 0, 1000)
 		if alive == test.expired {
 			t.Errorf("%s: alive %v", test.name, alive)
 		}
@@ -154,10 +154,10 @@ func TestRenewKeepsTheGrace(t *testing.T) {
 	apply(t, s, 1, func(t *Txn) { t.SetString(0, []byte("k"), "me", 2000) })
 	apply(t, s, 2, func(t *Txn) { t.SetDeadline(0, []byte("k"), 9000) })
 	txn := s.Begin(Time{Lease: 1500}, 3, env)
-	if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 1000); until != 9040 || !alive {
+	if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 0, 1000); until != 9040 || !alive {
 		t.Errorf("until %d, alive %v; want 9040 and true", until, alive)
 	}
-	if _, alive := txn.Renew(LeasedKey{0, "k", 0}, 1, 1000); alive {
+	if _, alive := txn.Renew(LeasedKey{0, "k", 0}, 1, 0, 1000); alive {
 		t.Error("a lease that ended in the write set that granted it is alive")
 	}
 }
@@ -185,7 +185,7 @@ func TestRenewAfterASwap(t *testing.T) {
 			if !earlier {
 				swap(txn)
 			}
-			if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 2, 1000); alive {
+			if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 2, 0, 1000); alive {
 				t.Errorf("swapped %s: the key of write set %d has the lease until %d", name, old, until)
 			}
 		}

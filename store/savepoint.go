@@ -7,6 +7,7 @@ type Savepoint struct {
 	ready   int
 	swapped bool
 	size    int64
+	tokens  tokens
 }
 
 // Savepoint marks the current state. Until the savepoint is released or rolled back, the
@@ -14,7 +15,7 @@ type Savepoint struct {
 func (t *Txn) Savepoint() Savepoint {
 	t.generation++
 	t.saved++
-	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped, size: t.size}
+	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped, size: t.size, tokens: t.tokens}
 }
 
 // Release drops a savepoint and keeps the writes since that savepoint.
@@ -40,7 +41,7 @@ func (t *Txn) Rollback(sp Savepoint) {
 	t.undone += len(t.ws.buf) - len(buf)
 	t.ws = sp.writes
 	t.ws.buf = buf
-	t.size = sp.size
+	t.size, t.tokens = sp.size, sp.tokens
 	t.ready, t.swapped = t.ready[:min(sp.ready, len(t.ready))], sp.swapped
 	t.Release(sp)
 }
@@ -149,7 +150,7 @@ func (t *Txn) TakeCopied() int {
 func (t *Txn) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {
 		e.deadline = at
-		t.stamp(e, false, true)
+		t.stamp(e, true)
 	}
 }
 
@@ -158,4 +159,6 @@ func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownK
 
 func (t *Txn) give(e *Entry, value string) { e.str = value }
 
-func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }
+func (t *Txn) grant(e *Entry, fresh bool) { t.tokens.grant(e, t.seq, fresh) }
+
+func (t *Txn) stamp(e *Entry, leased bool) { e.stamp(t.seq, leased) }

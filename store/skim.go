@@ -20,6 +20,8 @@ var fieldsOf = map[byte]string{
 	recSortedSet: keyHead + "insi",
 	recScript:    "ssii",
 	recSwapped:   "ii",
+	recTokens:    "i",
+	recSwapToken: "ii",
 	recUser:      "ss",
 	recUsers:     "i",
 	recLibrary:   "s",

@@ -19,6 +19,7 @@ type Snapshot struct {
 	libs    *librarySet
 	expired uint64
 	swapped [Databases]uint64
+	tokens  tokens
 
 	accounts Accounts
 }
@@ -27,7 +28,7 @@ type Snapshot struct {
 // place: a reader of a snapshot must not read Entry.seat or copy a whole Entry.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, tokens: s.tokens, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -53,13 +54,16 @@ func (s *Store) Snapshot() *Snapshot {
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |
+//	| 'G'  | int token: the last one that was given; none of version     |
+//	|      | 0.1.0 counts                                                |
+//	| 'X'  | int db, int token of its latest SWAPDB                      |
 //	| 'U'  | str name, str rules: a user; rules as in encodeRules        |
 //	| 'V'  | int version of the users                                    |
 //	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'C'  | str name, str value: a parameter of the cluster             |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
-//	key head: str key, int deadline, int created, int changed, int leased
+//	key head: str key, int deadline, int token, int changed, int leased
 const (
 	recDB        = 'D'
 	recString    = 'S'
@@ -71,6 +75,8 @@ const (
 	recSortedSet = 'Z'
 	recScript    = 'L'
 	recSwapped   = 'W'
+	recTokens    = 'G'
+	recSwapToken = 'X'
 	recUser      = 'U'
 	recUsers     = 'V'
 	recLibrary   = 'F'
@@ -96,7 +102,7 @@ func (sn *Snapshot) Accounts() Accounts { return sn.accounts }
 
 // Newer reports whether version 0.1.0 could not read the snapshot, or would treat it in another way. It may look at all keys.
 func (sn *Snapshot) Newer() bool {
-	if slices.ContainsFunc(sn.config.names(), FormParam) {
+	if sn.tokens.counted() || slices.ContainsFunc(sn.config.names(), FormParam) {
 		return true
 	}
 	newer := false
@@ -138,6 +144,7 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 			w.int(seq)
 		}
 	}
+	w.tokens(&sn.tokens)
 	for _, name := range sn.config.names() {
 		w.WriteByte(recConfig)
 		w.str(name)
@@ -168,7 +175,7 @@ func (w *snapWriter) entry(e *Entry) {
 	w.WriteByte(tag)
 	w.str(e.key)
 	w.int(uint64(e.deadline))
-	w.int(e.created)
+	w.int(e.token)
 	w.int(e.changed)
 	w.int(e.leased)
 	switch v := e.collection().(type) {
@@ -227,6 +234,7 @@ type snapReader struct {
 	*codec.Stream
 	older bool   // version 0.1.0 may have written the snapshot
 	order uint64 // the highest script.order so far
+	token uint64 // the highest token so far
 }
 
 // Restore reads a snapshot into a new store. On an error it returns no store: a corrupt snapshot
@@ -268,6 +276,7 @@ func restore(r *snapReader) (*Store, error) {
 // end reads the last record.
 func (r *snapReader) end(s *Store) {
 	s.expired, s.scripts.arrival = r.Uvarint(), r.Uvarint()
+	r.checkTokens(s)
 	if at := s.scripts.arrival; r.Err == nil && (at < r.order || at > maxArrival) {
 		r.Err = fmt.Errorf("%d scripts have arrived, and one has the number %d", at, r.order)
 	}
@@ -293,6 +302,8 @@ func (r *snapReader) other(s *Store, tag byte) {
 		if seq := r.Uvarint(); r.Err == nil {
 			s.swapped[db], s.newest = seq, max(s.newest, seq)
 		}
+	case recTokens, recSwapToken:
+		r.tokens(s, tag)
 	case recConfig:
 		if name, value := r.Str(), r.Str(); r.Err == nil && !(r.older && FormParam(name)) {
 			s.config = s.config.with(name, value)
@@ -348,7 +359,8 @@ func (r *snapReader) key(s *Store, ks *keyspace, tag byte) {
 		r.Err = fmt.Errorf("key %q twice", e.key)
 	}
 	ks.size += e.size()
-	s.newest = max(s.newest, e.created, e.changed, e.leased)
+	s.newest = max(s.newest, e.changed, e.leased)
+	r.token = max(r.token, e.token)
 	if e.deadline != 0 {
 		s.leased = max(s.leased, e.leased)
 	}
@@ -357,7 +369,7 @@ func (r *snapReader) key(s *Store, ks *keyspace, tag byte) {
 func (r *snapReader) entry(tag byte) *Entry {
 	key := r.Str()
 	e := Entry{key: key, typ: TypeString,
-		deadline: int64(r.Uvarint()), created: r.Uvarint(), changed: r.Uvarint(), leased: r.Uvarint()}
+		deadline: int64(r.Uvarint()), token: r.Uvarint(), changed: r.Uvarint(), leased: r.Uvarint()}
 	if e.deadline < 0 && r.Err == nil {
 		r.Err = fmt.Errorf("key %q has the deadline %d", key, e.deadline)
 	}

@@ -388,18 +388,18 @@ func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
 // TestNewestOfASnapshot: Newest considers all numbers of write sets in a snapshot: three of each key, that of the users, and that of
 // each database's latest SWAPDB.
 func TestNewestOfASnapshot(t *testing.T) {
-	key := func(created, changed, leased uint64) func(w *snapWriter) {
+	key := func(token, changed, leased uint64) func(w *snapWriter) {
 		return func(w *snapWriter) {
 			w.WriteByte(recString)
 			w.str("k")
-			for _, n := range []uint64{0, created, changed, leased} {
+			for _, n := range []uint64{0, token, changed, leased} {
 				w.int(n)
 			}
 			w.str("v")
 		}
 	}
 	for what, parts := range map[string]func(w *snapWriter){
-		"created": key(9, 1, 1), "changed": key(1, 9, 1), "leased": key(1, 1, 9),
+		"token": key(9, 1, 1), "changed": key(1, 9, 1), "leased": key(1, 1, 9),
 		"users":   func(w *snapWriter) { w.WriteByte(recUsers); w.int(9) },
 		"swapped": func(w *snapWriter) { w.WriteByte(recSwapped); w.int(1); w.int(9) },
 	} {

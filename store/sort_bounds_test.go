@@ -44,10 +44,10 @@ func TestSortKeepsWhatItReplies(t *testing.T) {
 func TestPlainSetEndsWhatIsDue(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "a", "PX", "10")
-	first := d.s.dbs[0].get("k").Created()
+	first := d.s.dbs[0].get("k").token
 	d.advance(1000)
 	d.do("SET", "k", "b")
-	if got := d.s.dbs[0].get("k").Created(); got == first {
+	if got := d.s.dbs[0].get("k").token; got == first {
 		t.Errorf("both have the number %d", got)
 	}
 }

@@ -18,8 +18,10 @@ type target interface {
 	own(key, value string) (ownedKey, ownedValue string)
 	// give sets the value of a string key; it copies the value if own would.
 	give(e *Entry, value string)
-	// stamp records that the current write set has changed an entry, and whether it has created the key and set the deadline.
-	stamp(e *Entry, created, leased bool)
+	// stamp records that the current write set has changed an entry, and whether it has set the deadline.
+	stamp(e *Entry, leased bool)
+	// grant gives an entry the next token. fresh means that the key is new, and not that its value was replaced.
+	grant(e *Entry, fresh bool)
 	// copied counts bytes of a value that are about to be copied for a change.
 	copied(bytes int)
 	// cloned counts the bytes of a copy of e that is about to be made.
@@ -30,13 +32,14 @@ type target interface {
 	finds() *finder
 }
 
-// setString sets a string and a deadline. The creation number of an existing key stays: an overwrite makes no new owner.
+// setString sets a string and a deadline.
 func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {
 		name, value := t.own(key, value)
 		e = &Entry{key: name, typ: TypeString, str: value, deadline: deadline}
-		t.stamp(e, true, true)
+		t.grant(e, true)
+		t.stamp(e, true)
 		t.put(db, e)
 		return
 	}
@@ -46,6 +49,9 @@ func setString(t target, db int, key, value string, deadline int64) {
 
 // becomeString makes the value of an entry a string. The entry must come from target.mutable.
 func becomeString(t target, db int, e *Entry, value string) {
+	if e.typ != TypeString || e.str != value {
+		t.grant(e, false)
+	}
 	before := e.size()
 	t.give(e, value)
 	e.typ, e.form = TypeString, formByValue
@@ -60,7 +66,7 @@ func keepString(t target, db int, key, value string) bool {
 		return false
 	}
 	becomeString(t, db, e, value)
-	t.stamp(e, false, false)
+	t.stamp(e, false)
 	return true
 }
 
@@ -80,11 +86,14 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	value := make([]byte, length)
 	copy(value, e.str)
 	copy(value[offset:], patch)
+	if fresh || e.str != bytesToString(value) {
+		t.grant(e, fresh)
+	}
 	if e.paired() {
 		e.key = ownKey(e.key)
 	}
 	e.str, e.form = bytesToString(value), formRaw
-	t.stamp(e, fresh, false)
+	t.stamp(e, false)
 	if fresh {
 		t.put(db, e)
 	} else {
@@ -109,7 +118,8 @@ func hashSet(t target, db int, key, field, value string) bool {
 	if e == nil {
 		e = Entry{key: ownKey(key), typ: TypeHash}.holding(&Hash{})
 		e.Fields().set(field, value, t.form(), t.finds())
-		t.stamp(e, true, false)
+		t.grant(e, true)
+		t.stamp(e, false)
 		t.put(db, e)
 		return true
 	}
@@ -117,7 +127,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 		return false
 	}
 	t.grow(db, e.Fields().set(field, value, t.form(), t.finds()))
-	t.stamp(e, false, false)
+	t.stamp(e, false)
 	return true
 }
 
@@ -129,7 +139,7 @@ func hashDelete(t target, db int, key, field string) bool {
 		return e == nil
 	}
 	t.grow(db, e.Fields().remove(field, t.finds()))
-	t.stamp(e, false, false)
+	t.stamp(e, false)
 	if e.Fields().Len() == 0 {
 		t.remove(db, key)
 	}
@@ -152,7 +162,8 @@ func moveKey(t target, db int, key string, toDB int, name string, keep bool) {
 		t.remove(db, key)
 	}
 	t.remove(toDB, name)
-	t.stamp(c, true, false)
+	t.grant(c, true)
+	t.stamp(c, false)
 	t.put(toDB, c)
 }
 
@@ -207,7 +218,7 @@ func (t *committed) copied(bytes int) { t.s.copying(bytes) }
 func (t *committed) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {
 		t.s.dbs[db].setDeadline(e, at)
-		t.stamp(e, false, true)
+		t.stamp(e, true)
 	}
 }
 
@@ -221,18 +232,17 @@ func (t *committed) give(e *Entry, value string) {
 	}
 }
 
-func (t *committed) stamp(e *Entry, created, leased bool) {
-	e.stamp(t.seq, created, leased)
+func (t *committed) grant(e *Entry, fresh bool) { t.s.tokens.grant(e, t.seq, fresh) }
+
+func (t *committed) stamp(e *Entry, leased bool) {
+	e.stamp(t.seq, leased)
 	if leased && e.deadline != 0 {
 		t.s.leased = t.seq
 	}
 }
 
-func (e *Entry) stamp(seq uint64, created, leased bool) {
+func (e *Entry) stamp(seq uint64, leased bool) {
 	e.changed = seq
-	if created {
-		e.created = seq
-	}
 	if leased {
 		e.leased = seq
 	}

@@ -16,8 +16,9 @@ func collect(t target, db int, key string, typ Type, make func() collection) (e 
 
 // changed stamps an entry after a change of its elements, puts it if absent, and removes it if empty.
 func changed(t target, db int, e *Entry, absent bool, before int64) {
-	t.stamp(e, absent, false)
+	t.stamp(e, false)
 	if absent {
+		t.grant(e, true)
 		t.put(db, e)
 		return
 	}

@@ -74,6 +74,7 @@ type Txn struct {
 	replaced   Replaced               // names that may belong to another key than before
 	seen       []lapsedKey            // expired keys that foundDead has found, for ExpireSeen; a key may be in it twice
 	config     config                 // the cluster parameters, with the pending changes
+	tokens     tokens                 // those of the store, with the pending grants
 	events     eventClass             // keyspace notifications in force
 
 	leases bool // the result of the next TakeLeases
@@ -136,7 +137,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		t.seen = nil
 	}
 	t.seen = t.seen[:0]
-	t.config, t.events = t.s.config, t.s.config.events
+	t.config, t.events, t.tokens = t.s.config, t.s.config.events, t.s.tokens
 	if cap(t.journal) > keepPending {
 		t.journal = nil
 	}
@@ -387,6 +388,7 @@ func (t *Txn) Swap(a, b int) {
 		t.swapSeen(a, b)
 	}
 	swap()
+	t.tokens.swap(a, b)
 	t.noteEmptied(a, b)
 	t.swapped = true
 	dbs := t.swappedDBs

@@ -72,6 +72,8 @@ type op byte
 //	|    | whose deadline stays; since version 2 of an entry           |
 //	| 34 | str key, int form: set the form (strForm) of a string that  |
 //	|    | OBJECT ENCODING shows; since version 2 of an entry          |
+//	| 35 | int token: the next tokens are larger, and from now on each |
+//	|    | is given once (see tokens.go); since version 2 of an entry  |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -106,6 +108,7 @@ const (
 	opOrigin op = 32
 	opKeep   op = 33
 	opForm   op = 34
+	opTokens op = 35
 )
 
 // maxPatch is the largest offset of opPatch.
@@ -261,6 +264,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		if key, form := d.Str(), d.int(); !d.Bad {
 			d.Bad = form < 0 || form > int64(formText) || !formString(t, db, key, strForm(form))
 		}
+	case opTokens:
+		d.Bad = !s.tokens.above(d.int()) || d.Bad
 	case opDelete:
 		if key := d.Str(); !d.Bad {
 			t.remove(db, key)
@@ -299,6 +304,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.removals.noteAll(b, s.dbs[b], t.seq)
 			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
 			s.swapped[a], s.swapped[b] = t.seq, t.seq
+			s.tokens.swap(a, b)
 		}
 	case opMove, opCopy:
 		if to, key, name := d.db(), d.Str(), d.Str(); !d.Bad {

@@ -19,6 +19,7 @@ import (
 	"lockstep/raftfsm"
 	"lockstep/server"
 	"lockstep/server/respclient"
+	"lockstep/store"
 )
 
 // parseMixed is parse for commands that accept flags before, between and after their arguments.
@@ -273,13 +274,17 @@ func restore(args []string, stdout io.Writer) error {
 	cfg := cluster.Default()
 	cfg.Data = ""
 	fs := flag.NewFlagSet("restore", flag.ContinueOnError)
-	defineRestore(fs, &cfg)
+	above := int64(0)
+	defineRestore(fs, &cfg, &above)
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
 		return err
 	}
 	if len(rest) != 1 || cfg.Data == "" {
 		return usageError{errors.New("restore: want one FILE and a directory, such as: lockstep restore locks.backup --data new-data")}
+	}
+	if above < 0 || above > store.MaxFirstToken {
+		return usageError{fmt.Errorf("--tokens-above %d: want 0 to %d", above, int64(store.MaxFirstToken))}
 	}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	if err := cfg.Validate(); err != nil {
@@ -290,7 +295,8 @@ func restore(args []string, stdout io.Writer) error {
 		return err
 	}
 	defer f.Close()
-	facts, err := cluster.Restore(cfg, f)
+	cfg.Time = cluster.NewSystemTime()
+	facts, err := cluster.Restore(cfg, f, above)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rest[0], err)
 	}
@@ -306,10 +312,11 @@ func restore(args []string, stdout io.Writer) error {
 	return err
 }
 
-func defineRestore(fs *flag.FlagSet, cfg *cluster.Config) {
+func defineRestore(fs *flag.FlagSet, cfg *cluster.Config, above *int64) {
 	fs.StringVar(&cfg.Data, "data", cfg.Data, "`directory` to make; it must be empty or not exist")
 	fs.StringVar(&cfg.ID, "id", cfg.ID, "`name` of the node")
 	fs.StringVar(&cfg.PeerListen, "peer-listen", cfg.PeerListen, "`host:port` for the other nodes, as it will be started with")
 	fs.StringVar(&cfg.PeerAdvertise, "peer-advertise", cfg.PeerAdvertise, "`host:port` under which the other nodes will reach it (default: --peer-listen)")
 	fs.StringVar(&cfg.LogStore, "log-store", cfg.LogStore, "`wal|bolt`: how it keeps its log (default wal)")
+	fs.Int64Var(above, "tokens-above", 0, "`number`: the fencing tokens of the new cluster are larger, and larger than the time of day in microseconds")
 }

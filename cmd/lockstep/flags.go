@@ -307,7 +307,7 @@ func flagGroups() []flagGroup {
 		group("restore", func(fs *flag.FlagSet) {
 			cfg := cluster.Default()
 			cfg.Data = ""
-			defineRestore(fs, &cfg)
+			defineRestore(fs, &cfg, new(int64))
 		}),
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -109,7 +110,8 @@ func isNotYet(name string) bool {
 	return false
 }
 
-// TestTranscripts plays all transcripts, which were recorded from redis-server 7.0.15, against a complete node.
+// TestTranscripts plays all transcripts against a complete node: those recorded from redis-server 7.0.15, and those of lockstep's own
+// commands.
 func TestTranscripts(t *testing.T) {
 	target, stop := startInProcess(t, nil)
 	defer stop()
@@ -124,8 +126,18 @@ func TestTranscriptsWithoutLoops(t *testing.T) {
 	playAll(t, target)
 }
 
+// hasMoreCategories reports whether a reply differs from that of Redis in that lockstep has one ACL category more: lock.
+func hasMoreCategories(d transcript.Mismatch) bool {
+	return d.Source == "> ACL CAT" && len(d.Want) == 22 && len(d.Got) == 23 && d.Want[0] == "*21" && d.Got[0] == "*22"
+}
+
 func playAll(t *testing.T, target transcript.Target) {
-	root := filepath.Join("..", "..", "conformance", "transcript", "testdata")
+	playUnder(t, target, "testdata")
+	playUnder(t, target, "own")
+}
+
+func playUnder(t *testing.T, target transcript.Target, dir string) {
+	root := filepath.Join("..", "..", "conformance", "transcript", dir)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".txt" {
 			return err
@@ -146,7 +158,18 @@ func playAll(t *testing.T, target transcript.Target) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			transcript.Run(t, f, target)
+			diffs, err := transcript.Check(f, target)
+			for _, d := range diffs {
+				if !hasMoreCategories(d) {
+					t.Error(d)
+				}
+			}
+			switch {
+			case errors.Is(err, transcript.ErrNotConfigurable):
+				t.Skip(err)
+			case err != nil:
+				t.Error(err)
+			}
 		})
 		return nil
 	})

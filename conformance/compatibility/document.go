@@ -41,6 +41,7 @@ func Generate(results []Result, commands []Command, corpus *Corpus, suite string
 	if err := writeCommands(&b, commands, corpus); err != nil {
 		return "", err
 	}
+	writeOwn(&b)
 	return b.String(), nil
 }
 
@@ -130,6 +131,16 @@ func writeCommands(b *strings.Builder, commands []Command, corpus *Corpus) error
 		fmt.Fprintf(b, "| %s | %s |\n", display(c.Name), state)
 	}
 	return nil
+}
+
+// writeOwn lists the commands that Redis does not have.
+func writeOwn(b *strings.Builder) {
+	b.WriteString("\n## Commands of lockstep's own\n\nThey work in scripts and transactions, and by each library's generic call. `conformance/transcript/own` has conversations with them.\n\n| command | what it does |\n|---|---|\n")
+	for _, c := range Table().All() {
+		if c.Group == "lock" {
+			fmt.Fprintf(b, "| %s %s | %s |\n", display(c.Name), strings.ReplaceAll(c.Usage, "|", "\\|"), c.Summary)
+		}
+	}
 }
 
 // ReadAll reads the results of every suite in a directory.

@@ -13,8 +13,9 @@ import (
 // restoredTerm is the term of a cluster that begins with a backup.
 const restoredTerm = 1
 
-// Restore writes a backup to a new directory as the snapshot at index, for a cluster with this node as its only member.
-func Restore(cfg *Config, path string, backup io.Reader, index uint64) error {
+// Restore writes a backup to a new directory as the snapshot at index, for a cluster with this node as its only member. The tokens of that
+// cluster begin above the parameter above.
+func Restore(cfg *Config, path string, backup io.Reader, index uint64, above int64) error {
 	dir, err := datadir.Open(path, datadir.Options{Disk: cfg.Disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: raftLogger(cfg.Logger), Unfinished: true})
 	if err != nil {
 		return err
@@ -25,7 +26,7 @@ func Restore(cfg *Config, path string, backup io.Reader, index uint64) error {
 	if err != nil {
 		return err
 	}
-	if _, err := raftfsm.ReadBackup(backup, sink); err != nil {
+	if err := raftfsm.RestoreBackup(backup, sink, above); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {
