@@ -229,7 +229,8 @@ func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	return uses
 }
 
-// KeyFlags returns the flags of a key spec for these arguments, which decide whether SET and BITFIELD read and write.
+// KeyFlags returns the flags of a key spec for these arguments, which decide whether SET, DELEX and BITFIELD read and write. IFEQ and IFNE
+// read: by their replies a client can find out the value. (In Redis they need no right to read.)
 func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	if spec.Flags&KeyVariable == 0 {
 		return spec.Flags
@@ -240,8 +241,12 @@ func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 		})
 	}
 	switch {
-	case c.Name == "set" && !has(3, "get"):
+	case c.Name == "set" && !has(3, "get", "ifeq", "ifne"):
 		return KeyOW | KeyUpdate
+	case c.Name == "delex" && len(args) <= 2:
+		return KeyRM | KeyDelete
+	case c.Name == "delex":
+		return KeyRW | KeyAccess | KeyDelete
 	case c.Name == "bitfield" && onlyGets(args[min(2, len(args)):]):
 		return KeyRO | KeyAccess
 	}

@@ -6,7 +6,7 @@ var stringCommands = []Command{
 		Name: "set", Arity: -3, Flags: Write | DenyOOM, Group: "string", Since: "1.0.0",
 		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyUpdate | KeyVariable, Notes: "the GET option makes it a read, too"}},
 		Summary: "Sets a key to a string, with conditions and a time to live.",
-		Usage:   "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]", Run: cmdSet,
+		Usage:   "key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]", Run: cmdSet,
 	},
 	{
 		Name: "setnx", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
@@ -46,6 +46,18 @@ var stringCommands = []Command{
 		Usage:   "key", Run: cmdGetDel,
 	},
 	{
+		Name: "delex", Arity: -2, Flags: Write | Fast, Group: "string", Since: "8.4.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyDelete | KeyVariable, Notes: "a condition makes it a read, too"}},
+		Summary: "Deletes a key; with a condition only if its string equals, or differs from, a value.",
+		Usage:   "key [IFEQ ifeq-value | IFNE ifne-value]", Run: cmdDelEx,
+	},
+	{
+		Name: "delifeq", Arity: 3, Flags: Write | Fast, Group: "string", Since: "9.0.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyDelete),
+		Summary: "Deletes a key if its string equals a value.",
+		Usage:   "key value", Run: cmdDelIfEq,
+	},
+	{
 		Name: "getex", Arity: -2, Flags: Write | Fast, Group: "string", Since: "6.2.0",
 		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyUpdate, Notes: "it changes the time to live"}},
 		Summary: "Returns the string of a key and changes its time to live.",
@@ -74,8 +86,8 @@ var stringCommands = []Command{
 	},
 }
 
-// cmdSet checks in Redis's order: the options, the time, the type that GET needs, and last the
-// condition.
+// cmdSet checks in Redis's order: the options, the time, the type that GET, IFEQ and IFNE need, and
+// last the condition.
 func cmdSet(c *Ctx) Reply {
 	if len(c.Args) == 3 {
 		c.LookupWrite(c.DB, c.Args[1]) // deletes an expired key, so that the new key gets its own creation number
@@ -98,19 +110,17 @@ func cmdSet(c *Ctx) Reply {
 func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 	key := c.Args[1]
 	old := c.LookupWrite(c.DB, key)
+	if o.has(optGet|compareWords) && old != nil && old.typ != TypeString {
+		return wrongType
+	}
 	reply := OK
 	if o.has(optGet) {
-		reply = Nil
+		reply = stringOrNil(old, true)
 		if old == nil {
 			c.notify(eventMiss, "keymiss", c.DB, string(key))
-		} else {
-			if old.typ != TypeString {
-				return wrongType
-			}
-			reply = Str(old.str)
 		}
 	}
-	if o.has(optNX) && old != nil || o.has(optXX) && old == nil {
+	if !o.allow(old) {
 		switch {
 		case o.has(optGet):
 			return reply
@@ -194,6 +204,40 @@ func cmdGetDel(c *Ctx) Reply {
 		c.eventOn(eventGeneric, "del")
 	}
 	return reply
+}
+
+// cmdDelEx checks the condition before it looks up the key, as Valkey does. Redis looks up the key first, and so replies 0 to a wrong word if
+// the key does not exist.
+func cmdDelEx(c *Ctx) Reply {
+	if len(c.Args) == 2 {
+		return cmdDel(c)
+	}
+	if len(c.Args) != 4 {
+		return Err(ErrWrongArgs(c.Cmd.FullName()))
+	}
+	o, ok := parseStringOptions(c.Args[2:], delexWords)
+	if !ok {
+		return Err(ErrSyntax)
+	}
+	return c.deleteIf(o)
+}
+
+func cmdDelIfEq(c *Ctx) Reply {
+	return c.deleteIf(stringOptions{flags: optIfEq, compare: c.Args[2]})
+}
+
+// deleteIf deletes the key if it exists and the condition allows that.
+func (c *Ctx) deleteIf(o stringOptions) Reply {
+	old, ok := c.write(TypeString)
+	switch {
+	case !ok:
+		return wrongType
+	case old == nil || !o.allow(old):
+		return Zero
+	}
+	c.Delete(c.DB, c.Args[1])
+	c.eventOn(eventGeneric, "del")
+	return One
 }
 
 // cmdGetEX looks up the key before it checks the time, as Redis does: for a missing key a bad time

@@ -27,11 +27,12 @@ var keeping = map[string]struct {
 	sets bool
 	runs []string
 }{
-	"set":   {runs: []string{"set n 1 keepttl", "set h 1 xx keepttl", "set n 1", "set n 1 nx keepttl"}},
+	"set":   {runs: []string{"set n 1 keepttl", "set h 1 xx keepttl", "set n 1", "set n 1 nx keepttl", "set n 1 keepttl ifeq 5", "set n 1 keepttl ifne 1", "set n 1 ifeq 1"}},
 	"setnx": {runs: []string{"setnx n 1"}}, "getset": {runs: []string{"getset n 1"}},
 	"setex": {true, []string{"setex n 9 1"}}, "psetex": {true, []string{"psetex n 900 1"}},
-	"getdel": {runs: []string{"getdel n"}}, "getex": {runs: []string{"getex n", "getex n persist"}},
-	"mset": {runs: []string{"mset n 1"}}, "msetnx": {runs: []string{"msetnx n 1", "msetnx n 1 new 1"}},
+	"getdel": {runs: []string{"getdel n"}}, "delex": {runs: []string{"delex n", "delex n ifeq 5", "delex n ifne 5"}}, "delifeq": {runs: []string{"delifeq n 5", "delifeq n 6"}},
+	"getex": {runs: []string{"getex n", "getex n persist"}},
+	"mset":  {runs: []string{"mset n 1"}}, "msetnx": {runs: []string{"msetnx n 1", "msetnx n 1 new 1"}},
 	"append": {runs: []string{"append n 5", "append n ''"}}, "setrange": {runs: []string{"setrange n 0 7", "setrange n 9 7", "setrange n 0 ''"}},
 	"incr": {runs: []string{"incr n"}}, "decr": {runs: []string{"decr n"}}, "incrby": {runs: []string{"incrby n 95"}}, "decrby": {runs: []string{"decrby n 95"}},
 	"incrbyfloat": {runs: []string{"incrbyfloat n 0.5", "incrbyfloat n 0"}},

@@ -35,8 +35,11 @@ func (g generator) value() string {
 
 func (g generator) set() []string {
 	args := []string{"set", g.key(), g.value()}
-	if g.IntN(2) == 0 {
+	switch g.IntN(4) {
+	case 0:
 		args = append(args, g.of("nx", "xx"))
+	case 1:
+		args = append(args, g.of("ifeq", "ifne"), g.value())
 	}
 	if g.IntN(3) == 0 {
 		args = append(args, "get")
@@ -70,7 +73,7 @@ func (g generator) command() []string {
 	if g.IntN(2) == 0 {
 		return g.elems()
 	}
-	switch g.IntN(32) {
+	switch g.IntN(34) {
 	case 0, 1, 2, 3, 4, 5:
 		return g.set()
 	case 6, 7, 8, 9:
@@ -118,6 +121,10 @@ func (g generator) command() []string {
 		return []string{g.of("dbsize", "keys")}
 	case 30:
 		return []string{"select", g.db()}
+	case 31:
+		return append([]string{"delex", g.key()}, [][]string{nil, {"ifeq", g.value()}, {"ifne", g.value()}}[g.IntN(3)]...)
+	case 32:
+		return []string{"delifeq", g.key(), g.value()}
 	}
 	if g.IntN(4) > 0 {
 		return []string{"exists", g.key()}

@@ -171,6 +171,11 @@ func (m *model) run(args ...string) string {
 			n += one(db[k] != nil)
 		}
 		return num(n)
+	case "delex":
+		if len(args) == 2 {
+			delete(db, args[1])
+			return num(one(v != nil))
+		}
 	case "del":
 		n := 0
 		for _, k := range args[1:] {
@@ -322,6 +327,12 @@ func (m *model) str(v *modelValue, args []string) string {
 	case "getdel":
 		delete(db, key)
 		return old
+	case "delex", "delifeq":
+		deleted := v != nil && (v.str == args[len(args)-1]) == (args[2] != "ifne" || args[0] == "delifeq")
+		if deleted {
+			delete(db, key)
+		}
+		return num(one(deleted))
 	case "getex":
 		if v != nil {
 			ms, _ := strconv.Atoi(args[3])
@@ -374,6 +385,12 @@ func (m *model) set(v *modelValue, args []string) string {
 			ok = v == nil
 		case "xx":
 			ok = v != nil
+		case "ifeq", "ifne":
+			if v != nil && v.typ() != TypeString {
+				return modelWrongType
+			}
+			i++
+			ok = (v != nil && v.str == args[i]) == (args[i-1] == "ifeq")
 		case "get":
 			if v != nil && v.typ() != TypeString {
 				return modelWrongType

@@ -107,13 +107,14 @@ func (c *Ctx) countsOnly() bool {
 	return false
 }
 
-// replaces reports whether the command will only set again what is there, change a score, or, with SET and XX, set a string that is no
-// longer (ShedLock's renewal). A SET with unknown options passes: clients try IFEQ, and expect a syntax error.
+// replaces reports whether the command will only set again what is there, change a score, or, with SET and XX or IFEQ, set a string that is
+// no longer (ShedLock's renewal). A SET whose IFEQ or IFNE is not met passes: it sets nothing, and its nil tells the client that the lock
+// is lost. A SET with unknown options passes, too: clients try IFDEQ, and expect a syntax error.
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":
 		o, ok := parseStringOptions(c.Args[3:], setWords)
-		return !ok || !o.has(optNX) && c.setsAgain(c.Args[2], o.has(optXX))
+		return !ok || !o.has(optNX) && c.setsAgain(c.Args[2], o.has(optXX|optIfEq)) || o.has(compareWords) && !c.fulfils(o)
 	case "getset":
 		return c.setsAgain(c.Args[2], false)
 	case "setex", "psetex":
@@ -145,6 +146,12 @@ func (c *Ctx) hasMember(name []byte) (ok bool) {
 func (c *Ctx) setsAgain(value []byte, other bool) bool {
 	e := c.existing(TypeString)
 	return e != nil && (bytesToString(value) == e.str || other && len(value) <= len(e.str))
+}
+
+// fulfils reports whether the key meets IFEQ or IFNE. It returns false for a key of another type, to which SET replies with an error.
+func (c *Ctx) fulfils(o stringOptions) bool {
+	e := c.Txn.Lookup(c.DB, c.Args[1])
+	return (e == nil || e.typ == TypeString) && o.allow(e)
 }
 
 // existing returns the entry of the command's first key if the key has the type typ, else nil.

@@ -134,7 +134,10 @@ func TestReplacesAtFullMemory(t *testing.T) {
 		{"goes on", []string{"zadd", "z", "2", "m"}}, {"goes on", []string{"zadd", "z", "XX", "GT", "CH", "2", "m"}}, {"refused", []string{"zadd", "z", "2", "n"}},
 		{"refused", []string{"zadd", "z", "2", "m", "3", "n"}}, {"refused", []string{"zadd", "none", "2", "m"}}, {"refused", []string{"zadd", "z", "xx", "2"}},
 		{"goes on", []string{"zincrby", "z", "-5", "m"}}, {"refused", []string{"zincrby", "z", "-5", "n"}}, {"refused", []string{"zincrby", "none", "1", "m"}}, {"refused", []string{"zincrby", "k", "1", "m"}},
-		{"is wrong", []string{"set", "none", "longer", "px", "100", "ifeq", "longer"}}, {"is wrong", []string{"set", "k", "longer", "px"}},
+		{"goes on", []string{"set", "k", "value", "px", "100", "ifeq", "value"}}, {"goes on", []string{"set", "k", "other", "px", "100", "ifeq", "value"}}, {"refused", []string{"set", "k", "longer", "ifeq", "value"}},
+		{"goes on", []string{"set", "none", "longer", "px", "100", "ifeq", "longer"}}, {"goes on", []string{"set", "k", "longer", "px", "100", "ifeq", "longer"}}, {"is wrong", []string{"set", "none", "longer", "px", "100", "ifdeq", "longer"}},
+		{"goes on", []string{"set", "k", "longer", "ifne", "value"}}, {"goes on", []string{"set", "k", "value", "ifne", "other"}}, {"refused", []string{"set", "k", "other", "ifne", "longer"}}, {"refused", []string{"set", "none", "v", "ifne", "v"}},
+		{"is wrong", []string{"set", "k", "longer", "px"}},
 		{"refused", []string{"setnx", "k", "v"}}, {"refused", []string{"mset", "k", "v"}}, {"refused", []string{"append", "k", "v"}},
 	} {
 		txn := d.begin()

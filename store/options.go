@@ -6,7 +6,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// optionFlags is a set of option words of SET and GETEX.
+// optionFlags is a set of option words of SET, GETEX and DELEX.
 type optionFlags uint16
 
 const (
@@ -19,16 +19,20 @@ const (
 	optPX
 	optEXAT
 	optPXAT
+	optIfEq
+	optIfNe
 )
 
-// The words that SET accepts and those that GETEX accepts.
+// The words that SET accepts, those that GETEX accepts, and those that DELEX accepts.
 const (
-	timeWords  = optEX | optPX | optEXAT | optPXAT
-	setWords   = timeWords | optNX | optXX | optGet | optKeepTTL
-	getexWords = timeWords | optPersist
+	timeWords    = optEX | optPX | optEXAT | optPXAT
+	compareWords = optIfEq | optIfNe
+	setWords     = timeWords | compareWords | optNX | optXX | optGet | optKeepTTL
+	getexWords   = timeWords | optPersist
+	delexWords   = compareWords
 )
 
-// optionWord is one option word, which may be repeated, and the words that conflict with it.
+// optionWord is one option word, and the words that conflict with it. A word may be repeated unless it conflicts with itself.
 type optionWord struct {
 	word     string
 	flag     optionFlags
@@ -36,11 +40,16 @@ type optionWord struct {
 	unit     timeUnit // unit of the time that follows the word; 0: no time follows
 }
 
-const ttlWords = timeWords | optKeepTTL | optPersist
+const (
+	ttlWords       = timeWords | optKeepTTL | optPersist
+	conditionWords = compareWords | optNX | optXX
+)
 
 var stringOptionWords = [...]optionWord{
-	{word: "nx", flag: optNX, conflict: optXX},
-	{word: "xx", flag: optXX, conflict: optNX},
+	{word: "nx", flag: optNX, conflict: conditionWords &^ optNX},
+	{word: "xx", flag: optXX, conflict: conditionWords &^ optXX},
+	{word: "ifeq", flag: optIfEq, conflict: conditionWords},
+	{word: "ifne", flag: optIfNe, conflict: conditionWords},
 	{word: "get", flag: optGet},
 	{word: "keepttl", flag: optKeepTTL, conflict: ttlWords &^ optKeepTTL},
 	{word: "persist", flag: optPersist, conflict: ttlWords &^ optPersist},
@@ -50,14 +59,30 @@ var stringOptionWords = [...]optionWord{
 	{word: "pxat", flag: optPXAT, conflict: ttlWords &^ optPXAT, unit: unitPXAT},
 }
 
-// stringOptions are the parsed options of SET and GETEX.
+// stringOptions are the parsed options of SET, GETEX and DELEX.
 type stringOptions struct {
-	flags  optionFlags
-	unit   timeUnit
-	expire []byte // the time as the client sent it; nil means none
+	flags   optionFlags
+	unit    timeUnit
+	expire  []byte // the time as the client sent it; nil means none
+	compare []byte // the value behind IFEQ or IFNE
 }
 
 func (o *stringOptions) has(f optionFlags) bool { return o.flags&f != 0 }
+
+// allow reports whether the condition among the options, if there is one, allows the command to write. old is the entry of the key, nil if
+// there is none. A missing key equals no value. IFEQ and IFNE need a string: the caller must have refused other types.
+func (o *stringOptions) allow(old *Entry) bool {
+	switch {
+	case o.has(optNX):
+		return old == nil
+	case o.has(optXX):
+		return old != nil
+	case o.has(compareWords):
+		equal := old != nil && old.str == bytesToString(o.compare)
+		return equal == o.has(optIfEq)
+	}
+	return true
+}
 
 // parseStringOptions parses the words that allowed has, but not the times: Redis checks all words first.
 func parseStringOptions(args [][]byte, allowed optionFlags) (o stringOptions, ok bool) {
@@ -67,11 +92,16 @@ func parseStringOptions(args [][]byte, allowed optionFlags) (o stringOptions, ok
 			return o, false
 		}
 		o.flags |= w.flag
-		if w.unit != 0 {
-			i++
-			if i == len(args) {
-				return o, false
-			}
+		if w.unit == 0 && w.flag&compareWords == 0 {
+			continue
+		}
+		i++
+		if i == len(args) {
+			return o, false
+		}
+		if w.unit == 0 {
+			o.compare = args[i]
+		} else {
 			o.expire, o.unit = args[i], w.unit
 		}
 	}

@@ -48,6 +48,10 @@ func TestTokensGrowWithTheOwner(t *testing.T) {
 		"GETSET lock b",
 		"SET lock b XX PX 100",
 		"SET lock b XX KEEPTTL",
+		"SET lock b IFEQ a",
+		"SET lock b IFNE b KEEPTTL",
+		"DELIFEQ lock a; SET lock a NX",
+		"DELEX lock IFEQ a; SET lock a NX",
 		"SETRANGE lock 0 b",
 		"RENAME other lock",
 		"COPY other lock REPLACE",
@@ -91,6 +95,7 @@ func TestTokensGrowWithTheOwner(t *testing.T) {
 func TestTokensStayWithTheOwner(t *testing.T) {
 	for _, keeps := range []string{
 		"PEXPIRE lock 200", "PERSIST lock", "SET lock a XX PX 100", "SET lock a KEEPTTL", "SET lock a NX PX 100", "GETSET lock a",
+		"SET lock a IFEQ a PX 100", "SET lock b IFEQ b", "SET lock b IFNE a", "DELIFEQ lock b", "DELEX lock IFNE a",
 		"SETRANGE lock 0 a", "GETEX lock PX 500", "SET lock b NX", "DEL other", "SET other b", "MSET lock a other z", "COPY lock copy",
 		"SWAPDB 1 2",
 	} {

@@ -9,7 +9,7 @@ import (
 
 // isShort lists the commands that no argument can make long, under the reason for it.
 var isShort = map[string]string{
-	"one key or element": `append|decr|decrby|getbit|getdel|getrange|getset|hexists|hget|hincrby|hincrbyfloat|hlen|hsetnx|hstrlen|incr|incrby|
+	"one key or element": `append|decr|decrby|getbit|getdel|delex|delifeq|getrange|getset|hexists|hget|hincrby|hincrbyfloat|hlen|hsetnx|hstrlen|incr|incrby|
 		incrbyfloat|lindex|llen|lmove|lset|persist|psetex|publish|rpoplpush|scard|setbit|setex|setnx|setrange|sismember|smove|spublish|
 		strlen|substr|swapdb|type|zcard|zincrby|zrank|zrevrank|zscore|get|rename|renamenx|blmove|brpoplpush|
 		ttl|pttl|expiretime|pexpiretime|move|zcount|zlexcount|lock.token|lock.check|lock.fence`,

@@ -12,7 +12,7 @@ import (
 
 // evasions are commands that a user tries without rights to the command, the key or the channel. $ stands for a key outside app:*.
 var evasions = []string{
-	"GET $", "SET $ x", "SET $ x GET", "DEL $", "UNLINK $", "APPEND $ x", "GETRANGE $ 0 -1", "STRLEN $", "GETDEL $", "GETEX $", "EXPIRE $ 0", "PEXPIRE $ 1 NX", "PERSIST $", "TTL $", "TYPE $",
+	"GET $", "SET $ x", "SET $ x GET", "DEL $", "UNLINK $", "APPEND $ x", "GETRANGE $ 0 -1", "STRLEN $", "GETDEL $", "SET $ x IFEQ x", "DELEX $", "DELEX $ IFNE x", "DELIFEQ $ x", "GETEX $", "EXPIRE $ 0", "PEXPIRE $ 1 NX", "PERSIST $", "TTL $", "TYPE $",
 	"EXISTS $", "EXISTS app:a $", "TOUCH $", "DUMP $", "OBJECT ENCODING $", "MEMORY USAGE $", "MGET app:a $", "MSET app:a 1 $ x", "MSETNX $ x app:n 1", "DEL app:a $", "RENAME $ app:a", "RENAME app:a $", "RENAMENX app:a $",
 	"COPY $ app:b", "COPY app:a $ REPLACE", "COPY $ app:b DB 1", "MOVE $ 1", "SINTERSTORE app:s $", "SUNIONSTORE $ app:s", "SDIFF app:s $", "SINTERCARD 2 app:s $", "SMOVE app:s $ m", "LMOVE $ app:l LEFT LEFT",
 	"RPOPLPUSH app:l $", "LMPOP 2 app:l $ LEFT", "ZUNIONSTORE app:z 2 app:z $", "ZINTERSTORE $ 1 app:z", "ZRANGESTORE app:z $ 0 -1", "ZDIFF 2 app:z $", "ZMPOP 2 app:z $ MIN", "BITOP OR app:b $ app:a", "BITOP NOT $ app:a",

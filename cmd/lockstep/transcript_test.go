@@ -110,8 +110,8 @@ func isNotYet(name string) bool {
 	return false
 }
 
-// TestTranscripts plays all transcripts against a complete node: those recorded from redis-server 7.0.15, and those of lockstep's own
-// commands.
+// TestTranscripts plays all transcripts against a complete node: those recorded from redis-server 7.0.15, and those of commands that it does
+// not have.
 func TestTranscripts(t *testing.T) {
 	target, stop := startInProcess(t, nil)
 	defer stop()

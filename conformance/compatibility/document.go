@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"lockstep/store"
 )
 
 const head = `# Compatibility
@@ -41,7 +43,7 @@ func Generate(results []Result, commands []Command, corpus *Corpus, suite string
 	if err := writeCommands(&b, commands, corpus); err != nil {
 		return "", err
 	}
-	writeOwn(&b)
+	writeOwn(&b, commands)
 	return b.String(), nil
 }
 
@@ -133,11 +135,20 @@ func writeCommands(b *strings.Builder, commands []Command, corpus *Corpus) error
 	return nil
 }
 
-// writeOwn lists the commands that Redis does not have.
-func writeOwn(b *strings.Builder) {
-	b.WriteString("\n## Commands of lockstep's own\n\nThey work in scripts and transactions, and by each library's generic call. `conformance/transcript/own` has conversations with them.\n\n| command | what it does |\n|---|---|\n")
-	for _, c := range Table().All() {
-		if c.Group == "lock" {
+const ownHead = `
+## Commands that Redis 7.0.15 does not have
+
+The LOCK commands are lockstep's own. DELEX is a command of Redis 8.4, and DELIFEQ one of Valkey 9.0; SET has Redis 8.4's IFEQ and IFNE, too. These commands work in scripts and transactions, and by each library's generic call. ` + "`conformance/transcript/own`" + ` has conversations with them.
+
+| command | what it does |
+|---|---|
+`
+
+// writeOwn lists the commands on data that Redis 7.0.15 does not have.
+func writeOwn(b *strings.Builder, ofRedis []Command) {
+	b.WriteString(ownHead)
+	for _, c := range store.NewTable(store.Commands()).All() {
+		if c.Run != nil && !slices.ContainsFunc(ofRedis, func(r Command) bool { return r.Name == c.Name }) {
 			fmt.Fprintf(b, "| %s %s | %s |\n", display(c.Name), strings.ReplaceAll(c.Usage, "|", "\\|"), c.Summary)
 		}
 	}
