@@ -4,17 +4,20 @@ package clients
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"lockstep/conformance/certs"
 	"lockstep/conformance/compatibility"
 	"lockstep/conformance/nodes"
+	"lockstep/conformance/postgres"
 )
 
 // suite is the test suite for the clients of one language.
@@ -23,13 +26,15 @@ type suite struct {
 	needs  []string // tools on the PATH
 	probe  []string // a command that fails where the tools lack a library
 	script string   // in conformance/; func environment sets the variables that it reads
+	// database is true if tests of the suite write to a PostgreSQL.
+	database bool
 }
 
 var suites = []suite{
-	{name: "java", needs: []string{"mvn", "javac"}, script: "../run-java.sh"},
-	{name: "python", needs: []string{"python3"}, script: "../run-python.sh"},
+	{name: "java", needs: []string{"mvn", "javac"}, script: "../run-java.sh", database: true},
+	{name: "python", needs: []string{"python3"}, script: "../run-python.sh", database: true},
 	{name: "node", needs: []string{"node", "npm"}, script: "../run-node.sh"},
-	{name: "go", needs: []string{"go"}, script: "../run-go.sh"},
+	{name: "go", needs: []string{"go"}, script: "../run-go.sh", database: true},
 	{name: "rust", needs: []string{"cargo"}, script: "../run-rust.sh"},
 	// The libraries for Ruby and PHP are Debian's packages, which .ci/install names.
 	{name: "ruby", needs: []string{"ruby"}, script: "../run-ruby.sh",
@@ -43,19 +48,25 @@ func TestClients(t *testing.T) {
 		t.Skip("`make conformance` runs the suites of foreign clients")
 	}
 	var failed []string
+	// All suites share one database, which the first one that needs it starts.
+	startDatabase := sync.OnceValues(func() (string, error) { return postgres.Start(t, accounts(t)) })
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
 			s.require(t)
+			database := ""
+			if s.database {
+				database = requireDatabase(t, startDatabase)
+			}
 			var results []compatibility.Result
 			t.Run("one node", func(t *testing.T) {
 				list, secret := nodes.StartSecret(t, 1)
-				results = append(results, s.run(t, list, secret, &failed)...)
+				results = append(results, s.run(t, list, secret, database, &failed)...)
 			})
 			// The suites send most commands to the first address, which is a follower's.
 			t.Run("three nodes through a follower", func(t *testing.T) {
 				list, secret := nodes.StartSecret(t, 3)
 				c := &control{list: list}
-				results = append(results, s.run(t, c.followersFirst(), secret, &failed)...)
+				results = append(results, s.run(t, c.followersFirst(), secret, database, &failed)...)
 			})
 			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && len(results) > 0 {
 				file := filepath.Join("..", "compatibility", "results", s.name+".jsonl")
@@ -94,8 +105,35 @@ func (s suite) require(t *testing.T) {
 	}
 }
 
+// requireDatabase returns the address of a PostgreSQL. Without PostgreSQL, it returns "", and names what is missing; on CI it fails instead.
+func requireDatabase(t *testing.T, start func() (string, error)) string {
+	t.Helper()
+	address, err := start()
+	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") != "true" {
+		t.Run("PostgreSQL", func(t *testing.T) { t.Skipf("skipped: %v", err) })
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// accounts returns the statements that make the table of docs/fencing.md, the document's own statement included.
+func accounts(t *testing.T) string {
+	t.Helper()
+	for _, code := range examples(t) {
+		if code.language == "sql" {
+			column, _, _ := strings.Cut(code.text, ";")
+			return "CREATE TABLE account (id text PRIMARY KEY, balance bigint NOT NULL);\n" + column
+		}
+	}
+	t.Fatal("docs/fencing.md has no SQL")
+	return ""
+}
+
 // environment tells a suite all addresses and files. With three nodes, the first address of each kind is a follower's.
-func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, results string) []string {
+func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, database, results string) []string {
 	a := addrsOf(list)
 	return append(os.Environ(),
 		"LOCKSTEP_ADDRS="+strings.Join(a.Plain, ","),
@@ -108,6 +146,7 @@ func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, results 
 		"LOCKSTEP_TLS_CERT="+secret.Cert,
 		"LOCKSTEP_TLS_KEY="+secret.Key,
 		"LOCKSTEP_TLS_OTHER_CA="+otherAuthority(t),
+		"LOCKSTEP_POSTGRES="+database,
 		"LOCKSTEP_CONTROL="+startControl(t, list),
 		"LOCKSTEP_NODES="+strconv.Itoa(len(list)),
 		"LOCKSTEP_RESULTS="+results,
@@ -129,12 +168,12 @@ func otherAuthority(t *testing.T) string {
 }
 
 // run runs the suite, and returns the results that the suite reported. If the suite failed, run adds its output to failed.
-func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, failed *[]string) []compatibility.Result {
+func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, database string, failed *[]string) []compatibility.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "results.jsonl")
 	var out bytes.Buffer
 	cmd := exec.Command(s.script)
-	cmd.Env = environment(t, list, secret, file)
+	cmd.Env = environment(t, list, secret, database, file)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	t.Logf("%s", out.String())

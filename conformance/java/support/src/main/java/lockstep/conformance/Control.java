@@ -47,8 +47,13 @@ public final class Control {
         return Endpoints.parse(list.group(1).replace("\"", ""));
     }
 
+    /** The harness has started the nodes. */
+    static boolean isThere() {
+        return !URL.isEmpty();
+    }
+
     public static boolean canFailOver() {
-        return !URL.isEmpty() && Endpoints.all().size() >= 3;
+        return isThere() && Endpoints.all().size() >= 3;
     }
 
     /** Skips the test unless there are three nodes and somebody who can kill one. */
