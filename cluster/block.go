@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"container/heap"
+	"slices"
+	"strconv"
 	"time"
 
 	"lockstep/cluster/internal/call"
@@ -72,6 +74,8 @@ type Blocked struct {
 	keys     *keyIndex     // index of its keys; nil: they are few, or this node did not lead when the command came
 	looked   chan struct{} // closed when its turn at the gate is over; nil: it has no turn now
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
+	noted    *granted      // what its note says, if it has taken a lease; nil: no note has come
+	release  *Call         // releases the lock that it may get although its client has gone; nil: it takes no lock, or the client is there
 
 	blockedClient *blockedClient // if this node leads: what waits for the command in the queues of this node
 	link          *forward.Link  // if another node leads: the link by which the command was sent to it
@@ -87,8 +91,15 @@ const (
 	blockSent
 	blockDoubt
 	blockDone
+	blockLate // it has taken a lease, which must begin anew before the reply (confirm)
 	blockTurn // its arguments are large, and it waits for its turn at the gate; when the turn has come, blockGivingWay sends it or ends it
 )
+
+// granted is the reply to a command that has taken a lease, and the lease.
+type granted struct {
+	reply  store.Reply
+	leases grants
+}
 
 // quit is a request to end a Blocked that is not served.
 type quit struct {
@@ -252,6 +263,7 @@ func (n *Node) Abandon(b *Blocked) {
 		return
 	}
 	cancel := k.cancelling(b, quitNow)
+	k.releases(b)
 	k.abandons(b)
 	b.Done = func(store.Reply) {}
 	after := k.finish(b, store.Reply{}, false)
@@ -344,8 +356,12 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }, dequeue: k.n.dequeue, keys: b.keys}
 	w.req = &request{calls: []Call{c}, blockedClient: w, kind: b.kind, finish: func(r *request) {
 		var reply store.Reply
-		if r.err == nil {
+		switch r.err {
+		case nil:
 			reply = r.replies[0]
+		case errLate:
+			k.late(b, granted{r.replies[0], r.due}, r.since)
+			return
 		}
 		k.result(b, attempt, reply, r.err)
 	}}
@@ -412,6 +428,9 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	k.answered(b, attempt)
 	switch {
 	case b.state == blockDone:
+		if err == nil {
+			after = k.letGo(b, reply)
+		}
 	case err == nil:
 		after = k.finish(b, reply, false)
 	case attempt != b.attempt || b.state != blockSent:
@@ -438,6 +457,68 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	k.mu.Unlock()
 	after()
 }
+
+// late is result for a command whose lease must begin anew before the reply. since is the monotonic time at which its batch began.
+func (k *blockRegistry) late(b *Blocked, g granted, since time.Duration) {
+	k.mu.Lock()
+	var after func()
+	if b.state == blockDone {
+		after = k.letGo(b, g.reply)
+	} else {
+		after = k.confirm(b, g, since)
+	}
+	k.mu.Unlock()
+	after()
+}
+
+// confirm returns a function that lets the lease of b begin anew, and then ends b. FailoverWait counts from since. The caller holds mu.
+func (k *blockRegistry) confirm(b *Blocked, g granted, since time.Duration) (after func()) {
+	b.state = blockLate
+	b.passOn()
+	return func() {
+		go func() {
+			replies := k.n.confirm(g.leases, since, []store.Reply{g.reply}, b.Call.RESP)
+			k.mu.Lock()
+			var after func()
+			if b.state == blockDone {
+				after = k.letGo(b, replies[0])
+			} else {
+				after = k.finish(b, replies[0], false)
+			}
+			k.mu.Unlock()
+			after()
+		}()
+	}
+}
+
+// letGo returns a function that releases the lock that b has got after its client had gone.
+func (k *blockRegistry) letGo(b *Blocked, reply store.Reply) (after func()) {
+	if b.release == nil || reply.Kind != store.Array || len(reply.Elems) == 0 {
+		return func() {}
+	}
+	c := *b.release
+	b.release = nil
+	c.Args = append(c.Args, []byte("TOKEN"), strconv.AppendInt(nil, reply.Elems[0].Int, 10))
+	return func() {
+		go k.n.newCarried(k.n.cfg.FailoverWait, nil, k.n.queue.Number(), nil, []Call{c}, nil).run()
+	}
+}
+
+// releases sets b.release for a command that may take a lock, because the client of b has gone. If the client's user may not release
+// locks, the lock ends with its lease. The caller holds mu.
+func (k *blockRegistry) releases(b *Blocked) {
+	c := b.Call
+	cmd := k.n.cfg.Table.Lookup(lockRelease)
+	if cmd == nil || !store.TakesLock(c.Cmd) {
+		return
+	}
+	if b.Caller != nil {
+		c.User, c.Users = b.Caller()
+	}
+	b.release = &Call{Cmd: cmd, Args: [][]byte{lockRelease, slices.Clone(c.Args[1]), slices.Clone(c.Args[2])}, DB: c.DB, RESP: 2, User: c.User, Users: c.Users}
+}
+
+var lockRelease = []byte("lock.release")
 
 // requeue queues b, which was certainly not executed, to be sent again. If b has a quit that may end it now, requeue ends b instead.
 func (k *blockRegistry) requeue(b *Blocked) (after func()) {

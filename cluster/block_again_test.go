@@ -233,7 +233,7 @@ func TestManyBlockedAreSorted(t *testing.T) {
 		w := &blockedClient{waited: forward.Waited{Age: 1, Joined: true}, since: time.Duration(clients - i/2*2 + i%2)}
 		ws.join(w, wait, clients)
 	}
-	q := ws.queue(0, []byte("k"))
+	q := ws.queue(waitKey{key: "k"})
 	q.sort()
 	n := 0
 	for p := q.head; p != nil; p = p.next {

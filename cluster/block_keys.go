@@ -144,7 +144,7 @@ func (ws *blockedClients) place(k waitKey) {
 		if w.found == nil {
 			w.found = map[uint32]*place{}
 		}
-		p := &place{w: w, queue: ws.queue(k.db, []byte(k.key)), order: w.order}
+		p := &place{w: w, queue: ws.queue(k), order: w.order}
 		w.found[number] = p
 		p.queue.push(p)
 	}

@@ -143,7 +143,7 @@ func TestManyKeysSurviveARollback(t *testing.T) {
 	for i := range manyKeys {
 		keys = append(keys, fmt.Append(nil, i))
 	}
-	k := waitKey{0, "7"}
+	k := waitKey{key: "7"}
 	join := func(keys ...[]byte) *blockedClient {
 		w := &blockedClient{req: &request{}}
 		ws.join(w, &store.Wait{Keys: keys}, 0)

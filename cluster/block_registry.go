@@ -284,6 +284,8 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	for _, b := range ask.cohort {
 		switch {
 		case b.state != blockDoubt:
+		case b.noted != nil:
+			after = append(after, k.confirm(b, *b.noted, b.lost))
 		case b.blind:
 			after = append(after, k.finish(b, store.Err(ErrIndeterminate), false))
 		default:
@@ -354,7 +356,11 @@ func (k *blockRegistry) noted(note string) {
 	if size <= 0 {
 		return
 	}
-	reply, _, err := store.ReadReply([]byte(note[size:]))
+	reply, rest, err := store.ReadReply([]byte(note[size:]))
+	given := grants{}
+	if err == nil {
+		given, err = readGrants(rest)
+	}
 	if err != nil {
 		k.n.cfg.Logger.Error("a note of a blocking command cannot be read", "error", err)
 		return
@@ -362,7 +368,11 @@ func (k *blockRegistry) noted(note string) {
 	k.mu.Lock()
 	after := func() {}
 	if b := k.all[id]; b != nil {
-		after = k.finish(b, reply, false)
+		if len(given.list) == 0 {
+			after = k.finish(b, reply, false)
+		} else {
+			b.noted = &granted{reply, given} // the leader answers when the lease has begun; settle, if the leader is lost
+		}
 	}
 	k.mu.Unlock()
 	after()

@@ -19,7 +19,10 @@ import (
 // When a command gives a key an element, the leader answers the key's blocked clients in the same batch, so no other command
 // comes between. Only those too many for one entry are served later (serveTurns).
 //
-// store.Txn.TakeReady names the keys that have become lists or sorted sets. Blocked clients are served in the order of Redis's
+// A client that waits for a lock stands in another queue, that of the clients that wait until its key is free. When the key is
+// deleted or expires, the first of them gets the lock in the same batch.
+//
+// store.Txn.TakeReady names the keys that have become lists or sorted sets, or free. Blocked clients are served in the order of Redis's
 // handleClientsBlockedOnKeys, and with its oddity: a client that waits for another type than the key's goes to the end of the
 // queue. A blocking command in a script or a transaction never becomes a blocked client.
 //
@@ -129,8 +132,9 @@ func (w *blockedClient) confirm() {
 
 // waitKey names a key that blocked clients wait for.
 type waitKey struct {
-	db  int
-	key string
+	db   int
+	key  string
+	free bool // they wait for a lock, so until the key is free
 }
 
 // place is a blocked client's place in the queue of one key.
@@ -228,8 +232,9 @@ type blockedClients struct {
 	many   []*blockedClient // the clients that wait for many keys, sorted by order.number
 	inLine line             // the queues, in the order in which they were made
 	all    map[*blockedClient]struct{}
-	tokens map[uint64]uint64 // token of the present link of each origin
-	last   uint64            // number of the latest order
+	owners map[string]map[*blockedClient]struct{} // the clients that wait for locks, by owner
+	tokens map[uint64]uint64                      // token of the present link of each origin
+	last   uint64                                 // number of the latest order
 
 	ready  readyList // the keys whose blocked clients have yet to be served
 	before readyList // the value of ready when the present batch began
@@ -245,7 +250,7 @@ type blockedClients struct {
 }
 
 func newBlockedClients() *blockedClients {
-	return &blockedClients{queues: map[waitKey]*waitQueue{}, all: map[*blockedClient]struct{}{}, tokens: map[uint64]uint64{}}
+	return &blockedClients{queues: map[waitKey]*waitQueue{}, all: map[*blockedClient]struct{}{}, owners: map[string]map[*blockedClient]struct{}{}, tokens: map[uint64]uint64{}}
 }
 
 func (ws *blockedClients) any() bool { return len(ws.all) > 0 }
@@ -254,11 +259,11 @@ func (ws *blockedClients) any() bool { return len(ws.all) > 0 }
 func (ws *blockedClients) pending() bool { return len(ws.ready.keys) > 0 }
 
 // queue returns the queue of a key, a new one if there is none.
-func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
-	if q := ws.queues[waitKey{db, string(key)}]; q != nil {
+func (ws *blockedClients) queue(k waitKey) *waitQueue {
+	if q := ws.queues[k]; q != nil {
 		return q
 	}
-	q := &waitQueue{key: waitKey{db, string(key)}}
+	q := &waitQueue{key: k}
 	ws.queues[q.key] = q
 	ws.inLine.add(q)
 	return q
@@ -281,7 +286,7 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 	}
 	w.wait, w.all, w.places, w.found, w.fresh = wait, ws, nil, nil, true
 	w.order = ws.nextOrder(w.since)
-	ws.all[w] = struct{}{}
+	ws.enter(w)
 	if len(wait.Keys) >= manyKeys {
 		if w.keys == nil {
 			w.keys = newKeyIndex(wait.Keys)
@@ -291,7 +296,7 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 	}
 	w.places = make([]place, 0, len(wait.Keys))
 	for _, key := range wait.Keys {
-		q := ws.queue(wait.DB, key)
+		q := ws.queue(waitKey{wait.DB, string(key), wait.Type == store.TypeFree})
 		if q.tail != nil && q.tail.w == w {
 			continue // the command names the key twice
 		}
@@ -299,6 +304,28 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 		q.push(&w.places[len(w.places)-1])
 	}
 }
+
+// enter adds a client to those that wait.
+func (ws *blockedClients) enter(w *blockedClient) {
+	ws.all[w] = struct{}{}
+	if owner := w.owner(); owner != "" {
+		if ws.owners[owner] == nil {
+			ws.owners[owner] = map[*blockedClient]struct{}{}
+		}
+		ws.owners[owner][w] = struct{}{}
+	}
+}
+
+// owner returns the owner for which a client waits for a lock, or "" if the client waits for something else.
+func (w *blockedClient) owner() string {
+	if w.wait == nil {
+		return ""
+	}
+	return w.wait.Owner
+}
+
+// forLocks reports whether any client waits for a lock.
+func (ws *blockedClients) forLocks() bool { return len(ws.owners) > 0 }
 
 func (ws *blockedClients) nextOrder(since time.Duration) order {
 	ws.last++
@@ -311,6 +338,11 @@ func (ws *blockedClients) leave(w *blockedClient) {
 		ws.giveUp(p)
 	}
 	delete(ws.all, w)
+	if same := ws.owners[w.owner()]; same != nil {
+		if delete(same, w); len(same) == 0 {
+			delete(ws.owners, w.owner())
+		}
+	}
 	if i, there := ws.findMany(w.order.number); there && ws.many[i] == w {
 		ws.many = slices.Delete(ws.many, i, i+1)
 	}
@@ -376,7 +408,7 @@ func (ws *blockedClients) rollback() {
 			p.queue = ws.reopen(p.queue)
 			p.queue.restore(p)
 		}
-		ws.all[w] = struct{}{}
+		ws.enter(w)
 		if w.keys != nil {
 			ws.addMany(w)
 		}

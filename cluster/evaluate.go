@@ -89,10 +89,16 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 		txn.TokensAbove(now.Wall)
 	}
 	s.blockedClients.rollback()
+	txn.NoteFree(s.blockedClients.forLocks())
 	s.gather.Told = 0
 	s.moveDeadlines(txn)
 	if bytes, longest := s.expiryRoom(); txn.Writes().Size() < maxBatchBytes {
 		txn.ExpireDue(expireLimit, bytes, longest)
+	}
+	s.lockExpiry = now.Lease
+	if !s.correcting && s.blockedClients.forLocks() {
+		s.serveReady(txn)
+		s.addAnswered(b)
 	}
 	s.serveTurns.alone = false
 	if b.served = !s.correcting && s.serves(); !b.served && !s.blockedClients.pending() {
@@ -111,7 +117,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 func (s *sequencer) addAnswered(b *batch) {
 	ws := s.blockedClients
 	for _, a := range ws.answered {
-		a.spans, a.anew = a.spans[:0], nil // the request may have got these two in the batch in which it began to wait
+		a.anew = nil // the request may have got these in the batch in which it began to wait
 		a.extent = fair.Extent(a.replies)
 		b.replied += a.extent
 	}
@@ -177,6 +183,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return q[:i], q[i:], false
 		}
 		begun = true
+		if s.expireForLocks(txn) {
+			s.addAnswered(b)
+		}
 		r.begin(txn.Now().Lease, began)
 		s.work.begins(began)
 		before := progress{txn.Writes().Len(), txn.Writes().Size(), s.gather.Told}

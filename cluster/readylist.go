@@ -44,7 +44,7 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 		}
 		if r.key < len(w.keys.ends) {
 			r.key++
-			return waitKey{w.wait.DB, w.keys.at(r.key - 1)}, true
+			return waitKey{db: w.wait.DB, key: w.keys.at(r.key - 1)}, true
 		}
 		r.client, r.key = r.client+1, 0
 	}
@@ -138,7 +138,7 @@ func (l *readyList) clone() readyList {
 // add adds the ready keys for which clients wait. If the parameter all is true, any key may be ready (SWAPDB).
 func (l *readyList) add(ws *blockedClients, keys []store.ReadyKey, all bool) {
 	for _, k := range keys {
-		l.put(ws, waitKey{k.DB, k.Key})
+		l.put(ws, waitKey{k.DB, k.Key, k.Type == store.TypeFree})
 	}
 	if all {
 		l.putAll(ws)

@@ -73,6 +73,8 @@ type sequencer struct {
 
 	roomless time.Duration // monotonic time of the last log line about an entry without room; 0: never
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
+
+	lockExpiry int64 // lease time at which expired keys were last deleted for clients that wait for locks
 }
 
 // evaluation is what the evaluation of one batch uses. The next one uses its memory again.

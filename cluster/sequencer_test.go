@@ -64,14 +64,14 @@ func TestBatchesGrowWithTheLoad(t *testing.T) {
 // once gives the first entry with writes the verdict v, and commits every other entry.
 func once(v verdict) func(raftfsm.Entry) verdict { return inTurn(v) }
 
-// tokensBegin is the length of a write set by which tokens begin above the time of day, and nothing else.
-const tokensBegin = 9
+// beginsTokens reports whether a write set only lets tokens begin above the time of day.
+func beginsTokens(writes []byte) bool { return len(writes) == 9 && writes[0] == 35 }
 
 // inTurn gives each entry with writes the next verdict of the list, but commits an entry by which only tokens begin. When the list is used up, it commits every entry.
 func inTurn(list ...verdict) func(raftfsm.Entry) verdict {
 	var given atomic.Int64
 	return func(e raftfsm.Entry) verdict {
-		if len(e.Writes) == 0 || len(e.Writes) == tokensBegin {
+		if len(e.Writes) == 0 || beginsTokens(e.Writes) {
 			return commit
 		}
 		if i := given.Add(1) - 1; i < int64(len(list)) {

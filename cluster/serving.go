@@ -46,7 +46,12 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		r.replies = append(r.replies, reply)
 		return true
 	}
+	if why := s.deadlock(txn, wait); why != "" {
+		r.replies = append(r.replies, store.Err(why))
+		return true
+	}
 	ws.join(w, wait, s.node.cfg.Time.Monotonic())
+	txn.NoteFree(ws.forLocks())
 	w.release()
 	return false
 }
@@ -75,7 +80,8 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 		s.turnEnds(nil, false)
 		s.turn, s.company = present, company
 	}()
-	before, sp := txn.Writes().Len(), txn.Savepoint()
+	w.req.spans = w.req.spans[:0]
+	before, begin, sp := txn.Writes().Len(), txn.Writes().Mark(), txn.Savepoint()
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a blocked command failed inside the server; it had no effect", "error", p, "stack", string(debug.Stack()))
@@ -87,13 +93,23 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 	txn.BeginCall()
 	reply = s.runCommand(&ctx, ErrCommandTime)
 	overrun := settle(&ctx, &reply)
-	if overrun == "" && ctx.Stopped == "" && ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
-		// If the leader or the link is lost now, the origin can learn the reply only from the log.
-		note := string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply))
-		if txn.HasRoom(len(note)) {
-			txn.Note(noteName(w.origin), note)
-		} else {
-			overrun = txn.ErrTooBig()
+	leases := txn.TakeLeases()
+	if overrun == "" && ctx.Stopped == "" && ctx.Wait == nil && txn.Writes().Len() > before {
+		var given grants
+		if leases {
+			given = w.leased(txn, begin)
+		}
+		if !s.node.cfg.Ephemeral {
+			// If the leader or the link is lost now, the origin can learn the reply only from the log.
+			note := store.AppendReply(binary.AppendUvarint(nil, w.id), reply)
+			if len(given.list) > 0 {
+				note = appendGrants(note, given)
+			}
+			if txn.HasRoom(len(note)) {
+				txn.Note(noteName(w.origin), string(note))
+			} else {
+				overrun = txn.ErrTooBig()
+			}
 		}
 	}
 	if overrun != "" || ctx.Stopped != "" {
@@ -105,6 +121,18 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 	}
 	txn.Release(sp)
 	return reply, ctx.Wait
+}
+
+// leased records the leases that the command has just taken by its writes since begin, and returns them.
+func (w *blockedClient) leased(txn *store.Txn, begin store.Mark) grants {
+	r, end := w.req, txn.Writes().Mark()
+	r.spans, r.written = append(r.spans, span{0, begin, end}), end
+	r.at, r.granted = txn.Now().Lease, txn.LastToken()
+	g := grants{seq: txn.Sequence(), token: r.granted, at: r.at}
+	for _, k := range store.LeasedBetween(txn.Writes().Bytes(), begin, end, end) {
+		g.list = append(g.list, grant{0, k})
+	}
+	return g
 }
 
 // noteName returns the name by which notes in the log address a node.
@@ -236,6 +264,10 @@ func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began
 
 // serveKey serves the blocked clients of one key while the key has elements.
 func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
+	if k.free {
+		s.serveLock(txn, k, room)
+		return
+	}
 	ws := s.blockedClients
 	key := []byte(k.key)
 	if len(ws.many) > 0 && servable(txn.LookupWrite(k.db, key)) {
@@ -265,20 +297,47 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 			q.push(p)
 			continue
 		}
-		if !ws.take(w) {
-			ws.giveUp(p)
-			continue
-		}
-		began, size := s.node.cfg.Time.Monotonic(), txn.Writes().Size()
-		reply, wait := s.tryServe(txn, w, key)
-		if wait != nil {
-			w.release()
+		if s.serveFirst(txn, p, key, room) {
 			return
 		}
-		ws.answer(w, reply)
-		keys, _ := txn.TakeReady()
-		ws.ready.add(ws, keys, false)
-		s.served(w, reply, txn.Writes().Size()-size, began, room)
+	}
+}
+
+// serveFirst serves the client of a place, unless it has been cancelled. It reports whether the client waits on.
+func (s *sequencer) serveFirst(txn *store.Txn, p *place, key []byte, room *serving) (waits bool) {
+	ws, w := s.blockedClients, p.w
+	if !ws.take(w) {
+		ws.giveUp(p)
+		return false
+	}
+	began, size := s.node.cfg.Time.Monotonic(), txn.Writes().Size()
+	reply, wait := s.tryServe(txn, w, key)
+	if wait != nil {
+		w.release()
+		return true
+	}
+	ws.answer(w, reply)
+	keys, _ := txn.TakeReady()
+	ws.ready.add(ws, keys, false)
+	s.served(w, reply, txn.Writes().Size()-size, began, room)
+	return false
+}
+
+// serveLock gives a lock to the clients that wait for it, in the order in which they came, until one does not get it.
+func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
+	q, key := s.blockedClients.queues[k], []byte(k.key)
+	if q == nil {
+		return
+	}
+	q.sort()
+	for q.head != nil {
+		if room.over {
+			s.blockedClients.ready.putBack(k)
+			return
+		}
+		if s.serveFirst(txn, q.head, key, room) {
+			return
+		}
 	}
 }
 

@@ -317,7 +317,7 @@ func TestSwappedDatabasesAreServedInParts(t *testing.T) {
 func TestRoundsGoToTheirEnd(t *testing.T) {
 	ws := newBlockedClients()
 	for i := range 3 {
-		ws.queue(0, fmt.Append(nil, i)).n = 1
+		ws.queue(waitKey{key: fmt.Sprint(i)}).n = 1
 	}
 	l := &ws.ready
 	l.add(ws, nil, true)
@@ -328,7 +328,7 @@ func TestRoundsGoToTheirEnd(t *testing.T) {
 			seen[len(seen)-1] = "end"
 		}
 		if i == 1 {
-			ws.queue(0, []byte("new")).n = 1
+			ws.queue(waitKey{key: "new"}).n = 1
 			l.add(ws, nil, true)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // The server watches the connection of a session that waits, because no command may be served after its client has left.
 
 // blocks reports whether a command may have to wait at the leader.
-func (srv *Server) blocks(cmd *store.Command) bool {
-	return cmd.Is(store.Blocking) && srv.handlers[cmd] == nil
+func (srv *Server) blocks(cmd *store.Command, args [][]byte) bool {
+	return cmd.Is(store.Blocking) && srv.handlers[cmd] == nil && store.Waits(cmd, args)
 }
 
 // block begins a blocking command, or returns nil. The caller must then flush the backend, and call endBlock after done, which any

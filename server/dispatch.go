@@ -86,7 +86,7 @@ func (s *session) decide(args [][]byte) decision {
 	switch {
 	case s.queues(cmd):
 		d.action = actQueue
-	case s.srv.blocks(cmd):
+	case s.srv.blocks(cmd, args):
 		d.action = actBlock
 	case d.do == nil:
 		d.action = actCollect

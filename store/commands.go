@@ -18,7 +18,7 @@ func Commands() []Command {
 		sortedSetPopCommands, sortedSetAlgebraCommands,
 		blockingCommands, sortCommands, dumpCommands,
 		bitCommands, bitFieldCommands,
-		publishCommands, lockCommands,
+		publishCommands, lockCommands, acquireCommands,
 	} {
 		all = append(all, group...)
 	}

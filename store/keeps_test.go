@@ -62,8 +62,10 @@ var keeping = map[string]struct {
 	"zrem": {runs: []string{"zrem z a", "zrem z a b"}}, "zpopmin": {runs: []string{"zpopmin z", "zpopmin z 9"}}, "zpopmax": {runs: []string{"zpopmax z"}},
 	"bzpopmin": {runs: []string{"bzpopmin z 0"}}, "bzpopmax": {runs: []string{"bzpopmax z 0"}}, "zmpop": {runs: []string{"zmpop 1 z min"}}, "bzmpop": {runs: []string{"bzmpop 0 1 z max count 9"}},
 	"zremrangebyrank": {runs: []string{"zremrangebyrank z 0 0"}}, "zremrangebyscore": {runs: []string{"zremrangebyscore z 1 1"}}, "zremrangebylex": {runs: []string{"zremrangebylex z [a [a"}},
-	"lock.fence":  {runs: []string{"lock.fence n 99", "lock.fence n 1"}},
-	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
+	"lock.fence":   {runs: []string{"lock.fence n 99", "lock.fence n 1"}},
+	"lock.acquire": {true, []string{"lock.acquire new o px 900", "lock.acquire h f px 900 reentrant"}}, "lock.renew": {true, []string{"lock.renew n 5 px 900"}},
+	"lock.release": {runs: []string{"lock.release n 5", "lock.release n o", "lock.release h f"}},
+	"zrangestore":  {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 
 // TestOnlyADeadlineMovesADeadline: a command that sets no deadline deletes existing ones, or keeps them with the numbers of their write
@@ -97,7 +99,7 @@ func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 
 // leasedDB returns a database with a key of each type. The deadlines have passed, but the keys live on because the reply was late.
 func leasedDB(t *testing.T) *testDB {
-	d := newTestDB(t)
+	d := newTokenDB(t)
 	d.env.Grace = func(uint64) int64 { return 50 }
 	for _, line := range []string{"set n 5", "hset h f 1", "rpush l 1 2 3", "rpush one 1", "sadd s a b", "sadd t z", "zadd z 1 a 2 b"} {
 		d.do(words(line)...)

@@ -19,6 +19,8 @@ const (
 	TypeList
 	TypeSet
 	TypeSortedSet
+	// TypeFree is no type of a value: a client that waits for a lock waits until the key is free.
+	TypeFree
 )
 
 func (t Type) String() string {

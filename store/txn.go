@@ -62,8 +62,9 @@ type Txn struct {
 	denied      []Denial            // the denials that the next AttachDenials returns
 	libs        *librarySet         // the pending function libraries; nil means the committed ones
 
-	ready   []ReadyKey // the keys that the next TakeReady returns
-	swapped bool
+	ready   []ReadyKey      // the keys that the next TakeReady returns
+	swapped bool            // any key may be ready
+	freeing bool            // see NoteFree
 	deleted []string        // names of the users that this transaction has deleted
 	told    int             // TakeDeletedUsers has returned this many of the names in the field deleted
 	gone    map[string]bool // true for the names in the field deleted
@@ -147,6 +148,9 @@ func (t *Txn) Restart(now Time, seq uint64) {
 
 // On reports whether s is the transaction's store.
 func (t *Txn) On(s *Store) bool { return t.s == s }
+
+// Sequence returns the number of the future write set.
+func (t *Txn) Sequence() uint64 { return t.seq }
 
 // Now returns the time of the transaction.
 func (t *Txn) Now() Time { return t.now }
@@ -351,6 +355,7 @@ func (t *Txn) Flush(db int) {
 	t.noteEmptied(db)
 	t.undo(func() { t.views[db] = old })
 	t.views[db] = view{}
+	t.swapped = t.swapped || t.freeing
 }
 
 // size returns the size of the database, including pending writes.

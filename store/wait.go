@@ -16,19 +16,23 @@ import (
 type Wait struct {
 	DB      int
 	Keys    [][]byte // the arguments that are keys
-	Type    Type     // the type that a key must get
+	Type    Type     // the type that a key must get, or TypeFree
 	Timeout int64    // ms from the start of the command; 0 means no timeout
+	Owner   string   // the owner that waits for a lock; "" if Type is not TypeFree
 }
 
 // WaitTimedOut is the reply to a command whose wait has timed out.
 var WaitTimedOut = Reply{Kind: NullArray}
 
-// ReadyKey is a key that became a list or a sorted set.
+// ReadyKey is a key that became a list or a sorted set, or was deleted (TypeFree).
 type ReadyKey struct {
 	DB   int
 	Key  string
 	Type Type
 }
+
+// NoteFree says whether clients wait for locks: then TakeReady also returns deleted keys.
+func (t *Txn) NoteFree(on bool) { t.freeing = on }
 
 // TakeReady returns keys that became lists or sorted sets; all means any key. Serve blocked clients only after a whole command, transaction
 // or script.
@@ -61,9 +65,29 @@ func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	return nil, nil, true
 }
 
+// Waits reports whether a call of a blocking command may wait. LOCK.ACQUIRE without WAIT does not.
+func Waits(cmd *Command, args [][]byte) bool {
+	if cmd.Name != lockAcquire {
+		return true
+	}
+	ms, ok := WaitTimeout(cmd, args)
+	return ok && ms > 0
+}
+
+// TakesLock reports whether a blocking command waits for a lock, and so takes a lease.
+func TakesLock(cmd *Command) bool { return cmd.Name == lockAcquire }
+
+// lockAcquire is the name of the command that waits for a lock.
+const lockAcquire = "lock.acquire"
+
 // WaitTimeout returns how many ms a blocking command may wait; 0 means no limit. ok is false if the
 // timeout is not valid.
 func WaitTimeout(cmd *Command, args [][]byte) (ms int64, ok bool) {
+	if cmd.Name == lockAcquire {
+		o, ok := parseLockOptions(args[3:], acquireWords)
+		ms, fault := lockWait(o.wait)
+		return ms, ok && fault == nil
+	}
 	arg := args[len(args)-1]
 	if cmd.Name == "blmpop" || cmd.Name == "bzmpop" {
 		arg = args[1]
@@ -101,3 +125,15 @@ var (
 	timeoutNotFloat = Err(ErrTimeoutNotFloat)
 	timeoutNegative = Err(ErrTimeoutNegative)
 )
+
+// LockOwners calls fn with each owner of the lock at a key, until fn returns false.
+func (t *Txn) LockOwners(db int, key []byte, fn func(owner string) bool) {
+	e := t.peek(db, bytesToString(key))
+	switch {
+	case e == nil || t.dead(e):
+	case e.typ == TypeString:
+		fn(e.str)
+	case e.typ == TypeHash:
+		e.Fields().Each(func(f Field) bool { return fn(f.Name) })
+	}
+}
