@@ -8,9 +8,11 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -58,7 +60,8 @@ func startEtcd(s *System) error {
 
 // etcdClients has one etcd client for each server. Its single connection is faster than one for each session.
 type etcdClients struct {
-	system *System
+	system   *System
+	sessions atomic.Int64 // that are open
 
 	mu     sync.Mutex
 	byAddr map[string]*clientv3.Client
@@ -112,6 +115,7 @@ func (e *etcdClients) leads(addr string) (bool, error) {
 // etcdSession is a session whose locks share a lease, as those of etcd's own session do.
 type etcdSession struct {
 	*clientv3.Client
+	shared *etcdClients
 	ctx    context.Context // of all calls; Close cancels it
 	cancel context.CancelFunc
 	owner  string
@@ -119,7 +123,9 @@ type etcdSession struct {
 	leases map[clientv3.LeaseID]bool               // of the locks that have leases of their own
 	alive  etcdserverpb.Lease_LeaseKeepAliveClient // nil until the first renewal
 	queue  v3lockpb.LockClient
-	inside []byte // the key of Enter
+	inside []byte               // the key of Enter, if the lock service has made it
+	keeper *concurrency.Session // for mutex; nil until the session first waits by the recipe
+	mutex  *concurrency.Mutex   // which the session holds by the recipe; nil if it holds none
 }
 
 var (
@@ -132,7 +138,7 @@ func (e *etcdClients) open(owner, addr string) (load.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &etcdSession{Client: c, owner: owner, leases: map[clientv3.LeaseID]bool{}, queue: v3lockpb.NewLockClient(c.ActiveConnection())}
+	s := &etcdSession{Client: c, shared: e, owner: owner, leases: map[clientv3.LeaseID]bool{}, queue: v3lockpb.NewLockClient(c.ActiveConnection())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	grant, err := c.Grant(s.ctx, int64(lease.Seconds()))
 	if err != nil {
@@ -140,12 +146,17 @@ func (e *etcdClients) open(owner, addr string) (load.Session, error) {
 		return nil, err
 	}
 	s.lease = grant.ID
+	e.sessions.Add(1)
 	return s, nil
 }
 
 // Close ends the leases, which deletes the locks.
 func (e *etcdSession) Close() (err error) {
 	defer e.cancel()
+	e.shared.sessions.Add(-1)
+	if e.keeper != nil {
+		e.keeper.Orphan() // Close ends the lease itself
+	}
 	e.leases[e.lease] = true
 	for id := range e.leases {
 		_, fault := e.Revoke(e.ctx, id)
@@ -249,17 +260,44 @@ func (e *etcdSession) Held(keys []string) (int, error) {
 	})
 }
 
+// serviceMost is with how many sessions etcd's lock service is used. With some 700 it hangs for good: the service watches keys by
+// channels inside the server that can block each other (https://github.com/etcd-io/etcd/issues/20716).
+var serviceMost int64 = 200
+
 // Enter waits for its turn in etcd's lock service. The service follows the recipe of etcd's clients, but inside the server, which
-// takes fewer round trips.
+// takes fewer round trips. With too many sessions for the service, the client follows the recipe.
 func (e *etcdSession) Enter(key string) error {
-	answer, err := e.queue.Lock(e.ctx, &v3lockpb.LockRequest{Name: []byte(key), Lease: int64(e.lease)})
+	ctx, cancel := context.WithTimeout(e.ctx, lease) // every client here releases its lock
+	defer cancel()
+	if e.shared.sessions.Load() > serviceMost {
+		return e.enterByRecipe(ctx, key)
+	}
+	answer, err := e.queue.Lock(ctx, &v3lockpb.LockRequest{Name: []byte(key), Lease: int64(e.lease)})
 	if err == nil {
 		e.inside = answer.Key
 	}
 	return err
 }
 
+func (e *etcdSession) enterByRecipe(ctx context.Context, key string) (err error) {
+	if e.keeper == nil {
+		if e.keeper, err = concurrency.NewSession(e.Client, concurrency.WithLease(e.lease)); err != nil {
+			return err
+		}
+	}
+	mutex := concurrency.NewMutex(e.keeper, key)
+	if err := mutex.Lock(ctx); err != nil {
+		return err
+	}
+	e.mutex = mutex
+	return nil
+}
+
 func (e *etcdSession) Leave(string) error {
+	if mutex := e.mutex; mutex != nil {
+		e.mutex = nil
+		return mutex.Unlock(e.ctx)
+	}
 	_, err := e.queue.Unlock(e.ctx, &v3lockpb.UnlockRequest{Key: e.inside})
 	return err
 }

@@ -228,6 +228,40 @@ func (p *peer) queue() {
 	}
 }
 
+// With many sessions, etcd's clients do not wait in its lock service.
+func TestEtcdByRecipe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	defer func(most int64) { serviceMost = most }(serviceMost)
+	serviceMost = 0
+	kind, err := Find("etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := kind.Start(site(t))
+	if errors.Is(err, ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{T: t, system: s}
+	p.takeTurns(func(s load.Session) func(string) error {
+		e := s.(*etcdSession)
+		return func(key string) error {
+			err := e.Enter(key)
+			if e.mutex == nil || e.inside != nil {
+				t.Error("the session waited in the lock service")
+			}
+			return err
+		}
+	})
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
 	var inside atomic.Int32
 	var work sync.WaitGroup
