@@ -199,10 +199,8 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	if err != nil {
 		return report.Turn{}, err
 	}
-	spec := load.Spec{Workload: workload, Clients: c.Clients, Pipeline: c.Pipeline, Token: c.Token, Rate: c.Rate,
-		Locks: r.Locks, Within: r.Within, Warm: r.Warm, For: r.For, Pipelines: s.Pipelines()}
 	var before, after taken
-	out, err := load.Run(spec, s.At(c.At),
+	out, err := load.Run(r.spec(workload, c, s.Pipelines()), s.At(c.At),
 		func() (err error) { before, err = weigh(s); return err },
 		func() (err error) { after, err = weigh(s); return err })
 	if err != nil {
@@ -211,6 +209,12 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	t = figures(out, before, after, r.report.Machine.CPUs)
 	t.Memory = memory
 	return t, nil
+}
+
+// spec describes the measurement of a case.
+func (p *plan) spec(workload load.Workload, c load.Case, pipelines bool) load.Spec {
+	return load.Spec{Workload: workload, Clients: c.Clients, Pipeline: c.Pipeline, Token: c.Token, Rate: c.Rate,
+		Locks: p.Locks, Queues: c.Queues, Within: p.Within, Warm: p.Warm, For: p.For, Pipelines: pipelines}
 }
 
 // With fewer locks than enough, their memory is lost in what a server allocates anyway.
@@ -254,6 +258,8 @@ func figures(out load.Outcome, before, after taken, cpus int) report.Turn {
 		Wire:       float64(after.sent-before.sent+received) / ops,
 		Between:    -1,
 		Fairness:   load.Fairness(out.PerClient),
+		Wait:       -1,
+		WaitP99:    -1,
 		Memory:     -1,
 		Calm:       -1,
 		Gone:       -1,
@@ -261,6 +267,10 @@ func figures(out load.Outcome, before, after taken, cpus int) report.Turn {
 	if len(out.Calm) > 0 {
 		slices.Sort(out.Calm)
 		f.Calm, f.Gone = report.Micros(load.Quantile(out.Calm, 0.99)), report.Micros(out.Gone)
+	}
+	if len(out.Waits) > 0 {
+		slices.Sort(out.Waits)
+		f.Wait, f.WaitP99 = report.Micros(load.Mean(out.Waits)), report.Micros(load.Quantile(out.Waits, 0.99))
 	}
 	if used.CPU >= 0 {
 		f.ServerCPU = report.Micros(used.CPU) / ops

@@ -54,6 +54,19 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// Clients wait for several locks only in workloads in which they wait at all.
+func TestQueues(t *testing.T) {
+	p, err := options(t, "-workloads", "cycle,native", "-clients", "1000", "-queues", "1,50").plan()
+	want := []load.Case{{Workload: "cycle", Clients: 1000, Pipeline: 1}, {Workload: "native", Clients: 1000, Pipeline: 1},
+		{Workload: "native", Clients: 1000, Pipeline: 1, Queues: 50}}
+	if err != nil || !slices.Equal(p.cases, want) {
+		t.Errorf("%v, %v, want %v", p.cases, err, want)
+	}
+	if s := p.spec(load.Workload{}, want[2], false); s.Clients != 1000 || s.Queues != 50 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // If the file has no place for the report, the run fails before anything is measured.
 func TestNoSection(t *testing.T) {
 	if err := options(t, "-markdown", "driver_test.go#no such").Check(); err == nil || !strings.Contains(err.Error(), "--markdown") {
@@ -117,11 +130,11 @@ func TestClaimsChosen(t *testing.T) {
 
 // One error lists all faults of the options.
 func TestFaults(t *testing.T) {
-	err := options(t, "-workloads", "sleep", "-at", "home", "-alive", "-1", "-within", "1h", "-markdown", "p.md", "-clients", "0", "-pipeline", "x", "-peers", "mysql", "-rounds", "0", "-for", "1h", "-lockstep", "/nosuch").Check()
+	err := options(t, "-workloads", "sleep", "-at", "home", "-alive", "-1", "-queues", "0", "-within", "1h", "-markdown", "p.md", "-clients", "0", "-pipeline", "x", "-peers", "mysql", "-rounds", "0", "-for", "1h", "-lockstep", "/nosuch").Check()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, flag := range []string{"--workloads", "--at", "--alive", "--within", "--markdown", "--clients", "--pipeline", "--peers", "--rounds", "--for", "--lockstep"} {
+	for _, flag := range []string{"--workloads", "--at", "--alive", "--queues", "--within", "--markdown", "--clients", "--pipeline", "--peers", "--rounds", "--for", "--lockstep"} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not told: %v", flag, err)
 		}
@@ -146,17 +159,18 @@ func TestBroken(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	ms := time.Millisecond
-	out := load.Outcome{Ops: 80, Elapsed: time.Second, AllOps: 100, Whole: 2 * time.Second, Latencies: []time.Duration{3 * ms, ms, 2 * ms}, PerClient: []int{75, 25}, Calm: []time.Duration{3 * ms, ms}, Gone: 4 * ms}
+	out := load.Outcome{Ops: 80, Elapsed: time.Second, AllOps: 100, Whole: 2 * time.Second, Latencies: []time.Duration{3 * ms, ms, 2 * ms}, PerClient: []int{75, 25}, Waits: []time.Duration{5 * ms, ms}, Calm: []time.Duration{3 * ms, ms}, Gone: 4 * ms}
 	before := taken{servers: peers.Usage{CPU: time.Second, Written: 1000, Sent: 5000}, clients: ms, sent: 10, received: 20}
 	after := taken{servers: peers.Usage{CPU: 1100 * ms, Written: 3000, Sent: 12000}, clients: 401 * ms, sent: 1010, received: 2020}
 	got := figures(out, before, after, 2)
 	want := report.Turn{Seconds: 1, Ops: 80, Figure: report.Figure{Rate: 80, P50: 2000, P99: 3000, P999: 3000, ServerCPU: 1000, ClientCPU: 4000,
-		ClientPart: 0.1, Disk: 20, Wire: 30, Between: 50, Fairness: 0.8, Memory: -1, Calm: 3000, Gone: 4000}}
+		ClientPart: 0.1, Disk: 20, Wire: 30, Between: 50, Fairness: 0.8, Wait: 3000, WaitP99: 5000, Memory: -1, Calm: 3000, Gone: 4000}}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	before.servers = peers.Usage{CPU: -1, Written: -1, Sent: -1}
-	if got := figures(out, before, after, 2); got.ServerCPU != -1 || got.Disk != -1 || got.Between != -1 {
+	out.Waits = nil
+	if got := figures(out, before, after, 2); got.Wait != -1 || got.WaitP99 != -1 || got.ServerCPU != -1 || got.Disk != -1 || got.Between != -1 {
 		t.Errorf("what is unknown is %+v", got)
 	}
 }
@@ -222,6 +236,26 @@ func TestRun(t *testing.T) {
 		t.Errorf("%v is left, %v", left, err)
 	}
 	again(t, json1, table.String())
+}
+
+// TestRunQueued is a small run of clients that wait for several locks, by lockstep's commands and by Redisson's recipe.
+func TestRunQueued(t *testing.T) {
+	o := options(t, "-lockstep", nodes.Binary(t), "-peers", "lockstep-ephemeral", "-workloads", "contended,native,native-cycle", "-clients", "12",
+		"-queues", "3", "-rounds", "1", "-for", "200ms", "-warm", "50ms", "-dir", t.TempDir(), "-port", port())
+	o.JSON = filepath.Join(t.TempDir(), "r.json")
+	if err := o.Run(t.Context(), io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	r, err := report.Read(o.JSON)
+	if err != nil || len(r.Results) != 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, res := range r.Results {
+		m, queued := res.Median, res.Workload != "native-cycle"
+		if m == nil || m.Rate <= 0 || queued != (res.Queues == 3) || queued != (m.Wait > 0) || queued != (m.WaitP99 > 0) {
+			t.Errorf("%+v: %+v", res, m)
+		}
+	}
 }
 
 // again makes a report from the figures in a file, and checks that it equals the given table of the first report.

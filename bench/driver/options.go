@@ -23,6 +23,7 @@ type Options struct {
 	Peers, Workloads    string
 	Clients, Pipelines  string
 	Alive, Tokens, At   string
+	Queues              string
 	Rate                float64
 	Locks, Rounds, Port int
 	Warm, For, Within   time.Duration
@@ -43,6 +44,7 @@ func (o *Options) Define(fs *flag.FlagSet) {
 	fs.StringVar(&o.Pipelines, "pipeline", "1", "`numbers` of requests that a client sends at once, each a measurement")
 	fs.StringVar(&o.Alive, "alive", "0", "`numbers` of locks that are held beside, each a measurement; what memory they take is told of 10,000 and more")
 	fs.StringVar(&o.Tokens, "token", "0", "`numbers` of bytes that the owners' tokens have at least, which are the values of their locks, each a measurement")
+	fs.StringVar(&o.Queues, "queues", "1", "`numbers` of locks that the clients of contended, herd and native wait for, each a measurement; as many clients wait for each lock")
 	fs.StringVar(&o.At, "at", "leader", "which `servers` the clients speak to, each a measurement: leader, followers, all")
 	fs.Float64Var(&o.Rate, "rate", 0, "operations per second that all clients together are to begin, whether the peer keeps up or not; 0: each begins when its last has ended")
 	fs.IntVar(&o.Locks, "locks", 100_000, "how many locks unlock and renew hold, if the peer can take them in three times --for and --warm together, and how many leases expire has")
@@ -135,6 +137,8 @@ func (p *plan) choose() error {
 	faults = append(faults, prefixed("--alive", err))
 	tokens, err := numbers(p.Tokens, 0)
 	faults = append(faults, prefixed("--token", err))
+	queues, err := numbers(p.Queues, 1)
+	faults = append(faults, prefixed("--queues", err))
 	at, err := places(p.At)
 	faults = append(faults, prefixed("--at", err))
 	if p.Claims {
@@ -146,6 +150,7 @@ func (p *plan) choose() error {
 	p.cases = times(p.cases, clients, func(c *load.Case, n int) { c.Clients = n })
 	p.cases = times(p.cases, alive, func(c *load.Case, held int) { c.Alive = held })
 	p.cases = times(p.cases, tokens, func(c *load.Case, bytes int) { c.Token = bytes })
+	p.cases = withQueues(p.cases, queues)
 	p.cases = times(p.cases, at, func(c *load.Case, place load.Place) { c.At = place })
 	return errors.Join(faults...)
 }
@@ -157,6 +162,22 @@ func times[T any](cases []load.Case, values []T, set func(*load.Case, T)) (all [
 			set(&c, v)
 			all = append(all, c)
 		}
+	}
+	return all
+}
+
+// withQueues does what times does, with the numbers of locks that clients wait for. A case in which nobody waits stays as it is.
+func withQueues(cases []load.Case, numbers []int) (all []load.Case) {
+	for _, c := range cases {
+		if w, err := load.Find(c.Workload); err != nil || !w.Queued() { // choose reports the error
+			all = append(all, c)
+			continue
+		}
+		all = append(all, times([]load.Case{c}, numbers, func(c *load.Case, n int) {
+			if c.Queues = n; n == 1 {
+				c.Queues = 0 // so the case equals that of a claim
+			}
+		})...)
 	}
 	return all
 }

@@ -6,10 +6,11 @@ import "fmt"
 type Case struct {
 	Workload string  `json:"workload"`
 	Clients  int     `json:"clients"`
-	Pipeline int     `json:"pipeline"`        // keys in one request
-	Rate     float64 `json:"rate,omitempty"`  // operations per second of all clients; 0: as fast as they can
-	Alive    int     `json:"alive,omitempty"` // locks that are held in addition to the measured ones
-	Token    int     `json:"token,omitempty"` // minimum size of an owner's token in bytes
+	Pipeline int     `json:"pipeline"`         // keys in one request
+	Rate     float64 `json:"rate,omitempty"`   // operations per second of all clients; 0: as fast as they can
+	Alive    int     `json:"alive,omitempty"`  // locks that are held in addition to the measured ones
+	Token    int     `json:"token,omitempty"`  // minimum size of an owner's token in bytes
+	Queues   int     `json:"queues,omitempty"` // locks that the clients wait for, if they wait; 0: one
 	At       Place   `json:"at,omitempty"`
 }
 
@@ -36,6 +37,9 @@ func (c Case) String() string {
 	}
 	if c.Token > 0 {
 		text += fmt.Sprintf(", tokens of %d bytes", c.Token)
+	}
+	if c.Queues > 0 {
+		text += fmt.Sprintf(", waiting for %d locks", c.Queues)
 	}
 	switch c.At {
 	case Followers:

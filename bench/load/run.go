@@ -17,6 +17,7 @@ type Spec struct {
 	Token     int           // minimum size of an owner's token in bytes
 	Rate      float64       // operations per second of all clients; 0: as fast as they can
 	Locks     int           // how many locks the workloads "unlock" and "renew" hold at most, and how many leases "expire" has
+	Queues    int           // how many locks the clients of a queued workload wait for, the same number of clients for each; 0: one
 	Within    time.Duration // in the workload "expire", the time from the end of the first lease to that of the last
 	Warm, For time.Duration
 
@@ -25,11 +26,12 @@ type Spec struct {
 
 // Outcome is what the clients saw.
 type Outcome struct {
-	// Ops, Elapsed, Latencies and PerClient count the steps that ended within the measurement, even if they had begun before it.
+	// Ops, Elapsed, Latencies, PerClient and Waits count the steps that ended within the measurement, even if they had begun before it.
 	Ops       int
 	Elapsed   time.Duration
 	Latencies []time.Duration // one for each step, in no order
 	PerClient []int           // operations of each client
+	Waits     []time.Duration // how long each of these steps waited for its lock, in a queued workload
 
 	// For the workload "expire": Calm is before the first lease ended, and Gone is from the last lease's end until all locks were
 	// deleted.
@@ -46,11 +48,11 @@ type run struct {
 	spec    Spec
 	clients []*client
 	phase   atomic.Int32
-	first   sync.Once     // closes some when the first step ends in the measurement
-	some    chan struct{} // see first
-	inside  atomic.Int32  // clients in the contended section
-	storm   *storm        // for the workload "expire"
-	extra   Session       // the session that holds the storm's leases
+	first   sync.Once      // closes some when the first step ends in the measurement
+	some    chan struct{}  // see first
+	inside  []atomic.Int32 // clients that hold a contended lock, for each of these locks
+	storm   *storm         // for the workload "expire"
+	extra   Session        // the session that holds the storm's leases
 
 	preparing time.Time
 	mu        sync.Mutex
@@ -96,7 +98,7 @@ type Meter func() error
 
 // Run measures a workload. It calls the meters before the clients' first step and after their last one.
 func Run(spec Spec, target Target, begin, end Meter) (out Outcome, err error) {
-	r := &run{spec: spec, some: make(chan struct{})}
+	r := &run{spec: spec, some: make(chan struct{}), inside: make([]atomic.Int32, max(1, spec.Queues))}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(target); err != nil {
 		return Outcome{}, err
@@ -145,6 +147,8 @@ func (r *run) open(target Target) error {
 			return fmt.Errorf("client %d: %w", id, err)
 		}
 		c := &client{Session: s, id: id, run: r, keys: make([]string, r.spec.Pipeline)}
+		// Neighbours wait for the same lock, because a target spreads neighbours over its servers.
+		c.queue = id * len(r.inside) / r.spec.Clients
 		for i := range c.keys {
 			c.keys[i] = fmt.Sprintf("lock:%d:%d", id, i)
 		}
@@ -195,6 +199,7 @@ func (r *run) drive() (Outcome, error) {
 		out.Ops += c.ops
 		out.AllOps += c.allOps
 		out.Latencies = append(out.Latencies, c.latencies...)
+		out.Waits = append(out.Waits, c.waits...)
 		out.Calm = append(out.Calm, c.calm...)
 		out.PerClient = append(out.PerClient, c.ops)
 	}
@@ -252,6 +257,9 @@ func (c *client) drive(pace *pacer) error {
 		case measuring:
 			c.ops += n
 			c.latencies = append(c.latencies, time.Since(began))
+			if c.run.spec.Workload.queued {
+				c.waits = append(c.waits, c.wait)
+			}
 			c.run.first.Do(func() { close(c.run.some) })
 		}
 	}

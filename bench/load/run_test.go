@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,15 +18,25 @@ type fake struct {
 	delay    func() time.Duration
 	opened   int
 	closed   int
-	generous bool          // grants even a lock that is held
-	queue    chan struct{} // holds an element while a client is inside
+	generous bool                     // grants even a lock that is held
+	queues   map[string]chan struct{} // hold an element while a client is inside, by key
+	natively int                      // calls of EnterNative
 
 	lag   time.Duration // from the end of a lease until the lock is deleted
 	ended int           // leases that have ended so far
 }
 
 func newFake(delay time.Duration) *fake {
-	return &fake{locks: map[string]string{}, delay: func() time.Duration { return delay }, queue: make(chan struct{}, 1)}
+	return &fake{locks: map[string]string{}, delay: func() time.Duration { return delay }, queues: map[string]chan struct{}{}}
+}
+
+func (f *fake) queue(key string) chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.queues[key] == nil {
+		f.queues[key] = make(chan struct{}, 1)
+	}
+	return f.queues[key]
 }
 
 func (f *fake) Open(owner string) (Session, error) {
@@ -86,7 +97,7 @@ func (s *fakeSession) LockReentrant(keys []string) (int, error)   { return s.Loc
 func (s *fakeSession) UnlockReentrant(keys []string) (int, error) { return s.Unlock(keys) }
 
 func (s *fakeSession) Enter(key string) error {
-	s.queue <- struct{}{}
+	s.queue(key) <- struct{}{}
 	_, err := s.Lock([]string{key})
 	return err
 }
@@ -95,8 +106,19 @@ func (s *fakeSession) EnterAlone(key string) error { return s.Enter(key) }
 
 func (s *fakeSession) Leave(key string) error {
 	_, err := s.Unlock([]string{key})
-	<-s.queue
+	<-s.queue(key)
 	return err
+}
+
+func (s *fakeSession) LockNative(keys []string) (int, error)   { return s.Lock(keys) }
+func (s *fakeSession) UnlockNative(keys []string) (int, error) { return s.Unlock(keys) }
+func (s *fakeSession) LeaveNative(key string) error            { return s.Leave(key) }
+
+func (s *fakeSession) EnterNative(key string) error {
+	s.mu.Lock()
+	s.natively++
+	s.mu.Unlock()
+	return s.Enter(key)
 }
 
 // HoldFor starts a timer for each lease.
@@ -154,6 +176,9 @@ func TestClosedLoop(t *testing.T) {
 		{"unlock", 50, 10, 1000, 100}, // the run ends when no prepared locks are left
 		{"contended", 1, 1, 50, 50},
 		{"herd", 1, 1, 50, 50},
+		{"native", 1, 1, 50, 50},
+		{"native-cycle", 2, 1, 100, 100},
+		{"native-cycle", 2, 16, 1600, 100},
 	} {
 		t.Run(c.workload, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,15 +200,54 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
-// Clients that wait for one lock do as many operations together as one client would alone.
+// Clients that wait for one lock do as many operations together as one client would alone. Five clients take turns of 20 ms, of
+// which each client waits all but the 10 ms of its own release.
 func TestContended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		out, err := Run(spec(t, "contended", 5, 1), newFake(10*time.Millisecond), noMeter, noMeter)
-		if err != nil {
-			t.Fatal(err)
+	for _, name := range []string{"contended", "herd", "native"} {
+		for _, queues := range []int{0, 1, 4} {
+			synctest.Test(t, func(t *testing.T) {
+				s := spec(t, name, 5*max(1, queues), 1)
+				s.Queues = queues
+				f := newFake(10 * time.Millisecond)
+				out, err := Run(s, f, noMeter, noMeter)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if each := out.Ops / max(1, queues); each < 49 || each > 51 || len(f.queues) != max(1, queues) {
+					t.Errorf("%s: %d hand-offs of each of %d locks in %v of 20 ms each", name, each, len(f.queues), out.Elapsed)
+				}
+				if wait := Mean(out.Waits); len(out.Waits) != out.Ops || wait != 90*time.Millisecond {
+					t.Errorf("%s: %d of %d have waited, %v on average", name, len(out.Waits), out.Ops, wait)
+				}
+				if (name == "native") != (f.natively > 0) {
+					t.Errorf("%s: %d clients waited natively", name, f.natively)
+				}
+			})
 		}
-		if out.Ops < 49 || out.Ops > 51 {
-			t.Errorf("%d hand-offs in %v of 20 ms each", out.Ops, out.Elapsed)
+	}
+}
+
+// recipes hides the native locks of a fake's sessions.
+type recipes struct{ *fake }
+
+func (r recipes) Open(owner string) (Session, error) {
+	s, err := r.fake.Open(owner)
+	return struct {
+		Session
+		Queued
+	}{s, s.(Queued)}, err
+}
+
+// A peer without native locks uses its recipe in the workload native. Workloads without queues have no waits.
+func TestNativeByRecipe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(10 * time.Millisecond)
+		out, err := Run(spec(t, "native", 5, 1), recipes{f}, noMeter, noMeter)
+		if err != nil || out.Ops < 49 || out.Ops > 51 || len(out.Waits) != out.Ops || f.natively != 0 {
+			t.Errorf("%d hand-offs of 20 ms each, %d natively, %v", out.Ops, f.natively, err)
+		}
+		if out, err = Run(spec(t, "native-cycle", 5, 1), f, noMeter, noMeter); err != nil || len(out.Waits) != 0 {
+			t.Errorf("%d have waited for a lock of their own, %v", len(out.Waits), err)
 		}
 	})
 }
@@ -256,13 +320,16 @@ func TestBrokenLocksAreFound(t *testing.T) {
 			t.Errorf("a lock that another one holds was granted: got %v", err)
 		}
 	})
-	c := &client{Session: &fakeSession{newFake(0), "me"}, run: &run{}}
-	if _, err := handOff(c); err != nil {
-		t.Error(err)
-	}
-	c.run.inside.Add(1)
-	if _, err := handOff(c); !errors.Is(err, errWrong) {
-		t.Errorf("two were inside: got %v", err)
+	for _, step := range []func(*client) (int, error){handOff, herd, native} {
+		c := &client{Session: &fakeSession{newFake(0), "me"}, run: &run{inside: make([]atomic.Int32, 2)}, queue: 1}
+		c.run.inside[0].Add(1) // another lock
+		if _, err := step(c); err != nil {
+			t.Error(err)
+		}
+		c.run.inside[1].Add(1)
+		if _, err := step(c); !errors.Is(err, errWrong) {
+			t.Errorf("two were inside: got %v", err)
+		}
 	}
 }
 

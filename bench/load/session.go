@@ -36,6 +36,15 @@ type Herded interface {
 	Leave(key string) error
 }
 
+// Native sessions take locks by commands that their peer has for locks. Their peer keeps the queue of those that wait.
+type Native interface {
+	EnterNative(key string) error
+	LeaveNative(key string) error
+	// LockNative takes each of the locks that is free. It waits for none.
+	LockNative(keys []string) (int, error)
+	UnlockNative(keys []string) (int, error)
+}
+
 // Expiring is a session of a peer that deletes locks whose leases have ended, and counts these locks.
 type Expiring interface {
 	HoldFor(keys []string, lease time.Duration) (int, error)

@@ -28,6 +28,18 @@ func Median(list []float64) float64 {
 	return (ordered[half-1] + ordered[half]) / 2
 }
 
+// Mean returns the mean of the latencies; 0 if there are none.
+func Mean(list []time.Duration) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	var sum time.Duration
+	for _, d := range list {
+		sum += d
+	}
+	return sum / time.Duration(len(list))
+}
+
 // Fairness returns Jain's index of what each of n clients got: 1 if all got the same, 1/n if one got everything.
 func Fairness(perClient []int) float64 {
 	var sum, squares float64

@@ -47,6 +47,17 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+func TestMean(t *testing.T) {
+	for _, c := range []struct {
+		list []time.Duration
+		want time.Duration
+	}{{nil, 0}, {[]time.Duration{7}, 7}, {[]time.Duration{9, 1, 5}, 5}} {
+		if got := Mean(c.list); got != c.want {
+			t.Errorf("%v: %v, want %v", c.list, got, c.want)
+		}
+	}
+}
+
 func TestFairness(t *testing.T) {
 	for _, c := range []struct {
 		got  []int

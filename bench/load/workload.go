@@ -15,6 +15,7 @@ type Workload struct {
 	oneOwner bool // all clients belong to one owner
 	finite   bool // it ends when the locks that were prepared are used up
 	expiring bool // many leases end during the measurement
+	queued   bool // the clients wait for each other's locks
 	// prepare is what every client does before the time counts; it may be nil.
 	prepare func(*client) error
 	// step is the work that is timed. It returns how many operations it has done; 0 if nothing is left to do.
@@ -28,8 +29,10 @@ var Workloads = []Workload{
 	{Name: "set", About: "lock alone, a new one every time", step: set},
 	{Name: "unlock", About: "unlock alone, of locks that were taken beforehand", oneOwner: true, finite: true, prepare: holdShare, step: unlock},
 	{Name: "rlock", About: "lock and unlock as Redisson's RLock does: two scripts and a DEL; all are one operation", step: reentrant},
-	{Name: "contended", About: "all clients wait for one lock, by the recipe of each peer, as threads of one process; a hand-off is one operation", step: handOff},
-	{Name: "herd", About: "the same where each client is a process by itself, and hears of every release", step: herd},
+	{Name: "contended", About: "all clients wait for one lock, by the recipe of each peer, as threads of one process; a hand-off is one operation", queued: true, step: handOff},
+	{Name: "herd", About: "the same where each client is a process by itself, and hears of every release", queued: true, step: herd},
+	{Name: "native", About: "contended by LOCK.ACQUIRE with WAIT on lockstep; on another peer the same as contended", queued: true, step: native},
+	{Name: "native-cycle", About: "cycle by LOCK.ACQUIRE and LOCK.RELEASE, which lockstep alone has", step: nativeCycle},
 	{Name: "renew", About: "renewals of locks that are held, one after the other", oneOwner: true, prepare: holdShare, step: renew},
 	{Name: "expire", About: "cycle while many leases end: how long until all of them are gone, and what the others feel of it", expiring: true, step: cycle},
 	{Name: "miss", About: "try-lock of a lock that another one holds", prepare: holdForeign, step: miss},
@@ -45,6 +48,9 @@ func Find(name string) (Workload, error) {
 	return Workloads[i], nil
 }
 
+// Queued reports whether the clients of the workload wait for each other's locks.
+func (w Workload) Queued() bool { return w.queued }
+
 // client is one goroutine that makes load.
 type client struct {
 	Session
@@ -53,8 +59,12 @@ type client struct {
 	keys []string // its own locks, one for each place in a pipeline
 	n    int      // steps so far
 
+	queue int           // which of the locks that clients wait for is this client's
+	wait  time.Duration // how long the last step has waited for that lock
+
 	ops, allOps int // operations in the measurement, and in the whole run
 	latencies   []time.Duration
+	waits       []time.Duration // one for each step in the measurement, if the workload is queued
 	calm        []time.Duration // latencies in the phase calm, of the workload expire
 }
 
@@ -135,6 +145,14 @@ func reentrant(c *client) (int, error) {
 
 const contendedKey = "contended"
 
+// queueKey returns the name of the lock for which the client waits.
+func (c *client) queueKey() string {
+	if len(c.run.inside) == 1 {
+		return contendedKey
+	}
+	return contendedKey + ":" + strconv.Itoa(c.queue)
+}
+
 func handOff(c *client) (int, error) {
 	q := c.Session.(Queued) // System.Lacks leaves out peers whose sessions are not Queued
 	return c.inside(q.Enter, q.Leave)
@@ -145,16 +163,38 @@ func herd(c *client) (int, error) {
 	return c.inside(h.EnterAlone, h.Leave)
 }
 
+// native is handOff on a peer without locks of its own, because the recipe is the best that its clients have.
+func native(c *client) (int, error) {
+	s, ok := c.Session.(Native)
+	if !ok {
+		return handOff(c)
+	}
+	return c.inside(s.EnterNative, s.LeaveNative)
+}
+
+func nativeCycle(c *client) (int, error) {
+	s := c.Session.(Native) // System.Lacks leaves out peers whose sessions are not Native
+	n, err := s.LockNative(c.keys)
+	if err := expect("lock", n, len(c.keys), err); err != nil {
+		return 0, err
+	}
+	n, err = s.UnlockNative(c.keys)
+	return n, expect("unlock", n, len(c.keys), err)
+}
+
 // inside takes the contended lock, checks that no other client has it, and releases it.
 func (c *client) inside(enter, leave func(string) error) (int, error) {
-	if err := enter(contendedKey); err != nil {
+	key, began := c.queueKey(), time.Now()
+	if err := enter(key); err != nil {
 		return 0, fmt.Errorf("enter: %w", err)
 	}
-	if c.run.inside.Add(1) != 1 {
+	c.wait = time.Since(began)
+	inside := &c.run.inside[c.queue]
+	if inside.Add(1) != 1 {
 		return 0, fmt.Errorf("enter: %w: two are inside", errWrong)
 	}
-	c.run.inside.Add(-1)
-	if err := leave(contendedKey); err != nil {
+	inside.Add(-1)
+	if err := leave(key); err != nil {
 		return 0, fmt.Errorf("leave: %w", err)
 	}
 	return 1, nil

@@ -2,9 +2,25 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
+
+	"lockstep/bench/load"
 )
+
+// The README of the benchmark names all workloads.
+func TestReadmeNamesWorkloads(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range load.Workloads {
+		if !strings.Contains(string(text), "`"+w.Name+"`") {
+			t.Errorf("it does not name %s", w.Name)
+		}
+	}
+}
 
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
@@ -12,7 +28,7 @@ func TestCommandLine(t *testing.T) {
 		code  int
 		words []string
 	}{
-		{[]string{"--help"}, 0, []string{"redis-always", "three ZooKeeper", "contended", "--clients", "--svg"}},
+		{[]string{"--help"}, 0, []string{"redis-always", "three ZooKeeper", "contended", "native-cycle", "--queues", "--clients", "--svg"}},
 		{[]string{"extra"}, exitUsage, []string{"unexpected argument", "extra", "lockstep bench --help"}},
 		{[]string{"--clients"}, exitUsage, []string{"clients"}},
 		{[]string{"--peers", "mysql", "--clients", "0"}, exitUsage, []string{"--peers", "mysql", "lockstep-3", "--clients"}},

@@ -113,16 +113,12 @@ type peer struct {
 
 func twoClients(t *testing.T, s *System) {
 	p := &peer{T: t, system: s}
-	for _, session := range []*load.Session{&p.a, &p.b} {
-		var err error
-		if *session, err = s.At(load.Leader).Open("me"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.a, p.b = p.open("me"), p.open("me")
 	p.locks()
 	p.leases()
 	p.expiry()
 	p.reentrant()
+	p.native()
 	p.queue()
 	for _, session := range []load.Session{p.a, p.b} {
 		if err := session.Close(); err != nil {
@@ -215,13 +211,61 @@ func (p *peer) reentrant() {
 	p.want("read", 0, p.a.Held, "r1", "r2")
 }
 
+// native checks that the commands for locks exclude those who take locks in other ways.
+func (p *peer) native() {
+	n, ok := p.a.(load.Native)
+	if ours := strings.HasPrefix(p.system.Name, "lockstep-"); ok != ours || ok != (p.lacks("native-cycle") == "") {
+		p.Fatalf("it has commands for locks: %v, and lacks native-cycle: %q", ok, p.lacks("native-cycle"))
+	}
+	if !ok {
+		return
+	}
+	p.want("lock", 2, n.LockNative, "n1", "n2")
+	p.want("try-lock", 0, p.b.Lock, "n1", "n2")
+	p.want("read", 2, p.b.Held, "n1", "n2")
+	p.want("unlock", 2, n.UnlockNative, "n1", "n2", "n3")
+	p.want("unlock", 0, n.UnlockNative, "n1", "n2")
+	p.want("lock", 1, p.b.Lock, "n1")
+	other := p.open("somebody else")
+	p.want("try-lock", 1, other.(load.Native).LockNative, "n1", "n2")
+	p.want("unlock", 1, p.b.Unlock, "n1", "n2")
+	if err := other.Close(); err != nil {
+		p.Error(err)
+	}
+}
+
+func (p *peer) open(owner string) load.Session {
+	s, err := p.system.At(load.Leader).Open(owner)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
+
 // queue checks that only one session at a time is inside, and that every session gets in.
 func (p *peer) queue() {
-	if p.lacks("contended") == "" {
-		p.takeTurns(func(s load.Session) func(string) error { return s.(load.Queued).Enter })
+	for _, key := range []string{"queue", "another queue"} {
+		if p.lacks("contended") == "" {
+			p.takeTurns(key, func(s load.Session) (enter, leave func(string) error) {
+				q := s.(load.Queued)
+				return q.Enter, q.Leave
+			})
+		}
+		if p.lacks("herd") == "" {
+			p.takeTurns(key, func(s load.Session) (enter, leave func(string) error) {
+				h := s.(load.Herded)
+				return h.EnterAlone, h.Leave
+			})
+		}
+		if _, ok := p.a.(load.Native); ok {
+			p.takeTurns(key, func(s load.Session) (enter, leave func(string) error) {
+				n := s.(load.Native)
+				return n.EnterNative, n.LeaveNative
+			})
+		}
 	}
-	if p.lacks("herd") == "" {
-		p.takeTurns(func(s load.Session) func(string) error { return s.(load.Herded).EnterAlone })
+	if (p.lacks("native") == "") != (p.lacks("contended") == "") {
+		p.Error("native is contended on all other peers")
 	}
 	if p.system.hub != nil {
 		p.Error("the common connection is left")
@@ -247,14 +291,13 @@ func TestEtcdByRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &peer{T: t, system: s}
-	p.takeTurns(func(s load.Session) func(string) error {
+	p.takeTurns("queue", func(s load.Session) (enter, leave func(string) error) {
 		e := s.(*etcdSession)
-		return func(key string) error {
-			err := e.Enter(key)
+		return e.Enter, func(key string) error {
 			if e.mutex == nil || e.inside != nil {
 				t.Error("the session waited in the lock service")
 			}
-			return err
+			return e.Leave(key)
 		}
 	})
 	if err := s.Stop(); err != nil {
@@ -262,7 +305,7 @@ func TestEtcdByRecipe(t *testing.T) {
 	}
 }
 
-func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
+func (p *peer) takeTurns(key string, turn func(load.Session) (enter, leave func(string) error)) {
 	var inside atomic.Int32
 	var work sync.WaitGroup
 	waiters := p.system.At(p.anywhere())
@@ -271,9 +314,10 @@ func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
 		if err != nil {
 			p.Fatal(err)
 		}
+		enter, leave := turn(s)
 		work.Go(func() {
 			for range 5 {
-				if err := enter(s)("queue"); err != nil {
+				if err := enter(key); err != nil {
 					p.Error(err)
 				}
 				if n := inside.Add(1); n != 1 {
@@ -281,7 +325,7 @@ func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
 				}
 				time.Sleep(time.Millisecond)
 				inside.Add(-1)
-				if err := s.(load.Queued).Leave("queue"); err != nil {
+				if err := leave(key); err != nil {
 					p.Error(err)
 				}
 			}
@@ -295,10 +339,7 @@ func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
 
 // afterwards checks that no lock is left.
 func (p *peer) afterwards() {
-	s, err := p.system.At(load.Leader).Open("you")
-	if err != nil {
-		p.Fatal(err)
-	}
+	s := p.open("you")
 	p.want("read", 0, s.Held, "left", "h1")
 	if err := s.Close(); err != nil {
 		p.Error(err)

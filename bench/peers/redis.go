@@ -108,7 +108,7 @@ func startRedlock(s *System) error {
 	}
 	s.serveRedis(0, addrs...)
 	s.pipelines = false
-	s.lacks = map[string]string{"contended": whyNoQueue, "herd": whyNoQueue, "rlock": whyNoReentrant}
+	s.lacks = map[string]string{"contended": whyNoQueue, "herd": whyNoQueue, "native": whyNoQueue, "rlock": whyNoReentrant}
 	s.reset = func() (_ []string, err error) {
 		for _, addr := range addrs {
 			err = errors.Join(err, s.cleanResp(addr))

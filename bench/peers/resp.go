@@ -71,7 +71,13 @@ func (s *System) cleanResp(addr string) error {
 // serveResp makes clients speak RESP. wait is how many replicas must have a lock before it counts.
 func (s *System) serveResp(wait int, addrs ...string) {
 	s.pipelines, s.resp = true, addrs
-	s.open = func(owner, addr string) (load.Session, error) { return openResp(s, addr, owner, wait) }
+	s.open = func(owner, addr string) (load.Session, error) {
+		r, err := openResp(s, addr, owner, wait)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
 }
 
 // respSession is a client of one server.
@@ -94,7 +100,7 @@ var (
 	_ load.Expiring  = (*respSession)(nil)
 )
 
-func openResp(s *System, addr, owner string, wait int) (load.Session, error) {
+func openResp(s *System, addr, owner string, wait int) (*respSession, error) {
 	c, err := s.dialResp(addr)
 	if err != nil {
 		return nil, err

@@ -42,6 +42,7 @@ type System struct {
 	processes []*process
 	pipelines bool
 	everyNode bool              // any server serves clients, not only the leader
+	native    bool              // its sessions are load.Native
 	lacks     map[string]string // why some workloads make no sense for this system, by workload
 
 	open   func(owner, addr string) (load.Session, error)
@@ -199,6 +200,8 @@ func (s *System) Lacks(c load.Case) string {
 		return reason
 	}
 	switch {
+	case c.Workload == "native-cycle" && !s.native:
+		return "it has no commands for locks but those of cycle"
 	case c.Pipeline > 1 && !s.pipelines:
 		return "its clients do not pipeline"
 	case c.Alive > patience && !s.pipelines, c.Workload == "expire" && !s.pipelines:

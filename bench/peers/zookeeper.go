@@ -115,7 +115,7 @@ func parseSrvr(answer string) (leads bool, version string) {
 	return leads, version
 }
 
-// queueParent is the parent of the nodes by which clients wait in Enter.
+// queueParent is the parent of the locks for which clients wait in Enter. Each lock is the parent of the nodes of its clients.
 const queueParent = "/queue"
 
 func makeParent(s *System, addr string) error {
@@ -123,11 +123,16 @@ func makeParent(s *System, addr string) error {
 	if err != nil {
 		return err
 	}
-	_, err = z.Create(queueParent, "", 0)
+	return errors.Join(ensure(z, queueParent), z.Close())
+}
+
+// ensure creates a persistent node if it does not exist.
+func ensure(z *wire.ZooKeeper, path string) error {
+	_, err := z.Create(path, "", 0)
 	if errors.Is(err, wire.ErrNodeExists) {
-		err = nil
+		return nil
 	}
-	return errors.Join(err, z.Close())
+	return err
 }
 
 // zookeeperSession is a client whose locks are ephemeral nodes.
@@ -184,15 +189,16 @@ func (z *zookeeperSession) Held(keys []string) (int, error) {
 
 // Enter follows ZooKeeper's lock recipe: the node with the lowest number holds the
 // lock, and every other client watches the node before its own.
-func (z *zookeeperSession) Enter(string) error {
-	path, err := z.Create(queueParent+"/", z.owner, wire.Ephemeral|wire.Sequential)
+func (z *zookeeperSession) Enter(key string) error {
+	lock := queueParent + "/" + key
+	path, err := z.line(lock)
 	if err != nil {
 		return err
 	}
 	z.inside = path
-	me := strings.TrimPrefix(path, queueParent+"/")
+	me := strings.TrimPrefix(path, lock+"/")
 	for {
-		names, err := z.Children(queueParent)
+		names, err := z.Children(lock)
 		if err != nil {
 			return err
 		}
@@ -204,7 +210,7 @@ func (z *zookeeperSession) Enter(string) error {
 		if at == 0 {
 			return nil
 		}
-		before := queueParent + "/" + names[at-1]
+		before := lock + "/" + names[at-1]
 		there, err := z.Exists(before, true)
 		if err != nil {
 			return err
@@ -216,6 +222,19 @@ func (z *zookeeperSession) Enter(string) error {
 			return err
 		}
 	}
+}
+
+// line makes the client's node in the line of a lock. It creates the lock's own node when that is first needed, as ZooKeeper's
+// client libraries do.
+func (z *zookeeperSession) line(lock string) (string, error) {
+	path, err := z.Create(lock+"/", z.owner, wire.Ephemeral|wire.Sequential)
+	if !errors.Is(err, wire.ErrNoNode) {
+		return path, err
+	}
+	if err := ensure(z.ZooKeeper, lock); err != nil {
+		return "", err
+	}
+	return z.Create(lock+"/", z.owner, wire.Ephemeral|wire.Sequential)
 }
 
 func (z *zookeeperSession) Leave(string) error { return z.Delete(z.inside) }

@@ -46,12 +46,18 @@ var (
 	p99          = &quantity{name: "p99", of: func(f *Figure) *float64 { return &f.P99 }, show: micros}
 	calmP99      = &quantity{name: "p99 before the leases end", of: func(f *Figure) *float64 { return &f.Calm }, show: micros}
 	untilGone    = &quantity{name: "time until all leases are gone", of: func(f *Figure) *float64 { return &f.Gone }, show: micros}
+	waitMean     = &quantity{name: "mean of the wait", of: func(f *Figure) *float64 { return &f.Wait }, show: micros}
+	waitP99      = &quantity{name: "p99 of the wait", of: func(f *Figure) *float64 { return &f.WaitP99 }, show: micros}
+	fairness     = &quantity{name: "fairness", of: func(f *Figure) *float64 { return &f.Fairness }, show: share}
 	cpu          = &quantity{name: "CPU of the servers", of: func(f *Figure) *float64 { return &f.ServerCPU }, show: micros}
 	memory       = &quantity{name: "memory for a lock", of: func(f *Figure) *float64 { return &f.Memory },
 		show: func(v float64) string { return count(v) + " bytes" }}
 	fdatasync = &quantity{name: "fdatasync p50", once: func(r *Report) float64 { return r.Fsync.P50 }, show: micros}
 	second    = &quantity{name: "1 s", once: func(*Report) float64 { return 1e6 }, show: micros}
+	equal     = &quantity{name: "1", once: func(*Report) float64 { return 1 }, show: share} // the fairness if all clients get the same
 )
+
+func share(v float64) string { return fmt.Sprintf("%.3f", v) }
 
 func (t Term) String() string {
 	if t.Peer == "" {
@@ -83,6 +89,8 @@ func (c Claim) String() string {
 	}
 	right := c.Right.String()
 	switch {
+	case c.Right.Peer == c.Left.Peer && c.Right.Case.Workload != c.Left.Case.Workload:
+		right = fmt.Sprintf("%s of %s", c.Right.what.name, c.Right.Case.Workload)
 	case c.Right.Peer == c.Left.Peer && c.Right.Case != c.Left.Case:
 		right = fmt.Sprintf("%s with %d locks", c.Right.what.name, c.Right.Case.Alive)
 	case c.Right.Peer == c.Left.Peer:
@@ -132,9 +140,26 @@ func Claims() (list []Claim) {
 		than(5, durable, opsPerSecond, miss, "lockstep-3", 0.8, "redis"),
 		than(5, durable, opsPerSecond, miss, "lockstep-3-lease", 0.8, "redis"))
 	list = append(list, manyLocks()...)
-	return append(list,
+	list = append(list,
 		than(7, durable, cpu, cycle50, "lockstep-3", 0.125, "etcd"),
 		than(7, durable, cpu, cycle50, "lockstep-3", 0.125, "zookeeper"))
+	return append(list, nativeLocks()...)
+}
+
+// nativeLocks returns the claims about lockstep's own commands for locks. In the workload native, the other peers do what they do
+// in contended.
+func nativeLocks() []Claim {
+	native, nativeCycle := workload("native", 50), workload("native-cycle", 50)
+	const who = "lockstep-3"
+	return []Claim{
+		than(8, durable, opsPerSecond, native, who, 5, "etcd"),
+		than(8, durable, opsPerSecond, native, who, 3, "zookeeper"),
+		than(8, durable, opsPerSecond, native, who, 1, "redis-always"),
+		{Point: 8, Left: Term{who, native, opsPerSecond}, Right: Term{who, workload("contended", 50), opsPerSecond}, Want: 2, disk: durable},
+		{Point: 8, Left: Term{who, native, fairness}, Right: Term{what: equal}, Want: 0.99, disk: durable},
+		{Point: 8, Left: Term{who, native, waitP99}, Right: Term{who, native, waitMean}, AtMost: true, Want: 2, disk: durable},
+		{Point: 8, Left: Term{who, nativeCycle, opsPerSecond}, Right: Term{who, workload("cycle", 50), opsPerSecond}, Want: 0.95, disk: durable},
+	}
 }
 
 // manyLocks returns the claims about a million locks, and about a hundred thousand leases that end within a second.

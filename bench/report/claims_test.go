@@ -29,7 +29,7 @@ func everything(fileSystem string, left float64) *Report {
 }
 
 func TestEveryClaimCanBeJudged(t *testing.T) {
-	for fileSystem, want := range map[string]int{"ext4": 27, "tmpfs: memory": 7} {
+	for fileSystem, want := range map[string]int{"ext4": 34, "tmpfs: memory": 7} {
 		verdicts, rest := everything(fileSystem, 100).check()
 		if len(verdicts) != want || len(rest) > 0 {
 			t.Errorf("%s: %d verdicts, want %d; not judged: %v", fileSystem, len(verdicts), want, rest)
@@ -66,7 +66,7 @@ func set(r *Report, term Term, v float64) {
 	}
 	m := r.median(term.Peer, term.Case)
 	if m == nil {
-		m = &Figure{Rate: -7, P50: -7, P99: -7, Calm: -7, Gone: -7, ServerCPU: -7, Memory: -7}
+		m = &Figure{Rate: -7, P50: -7, P99: -7, Calm: -7, Gone: -7, Wait: -7, WaitP99: -7, Fairness: -7, ServerCPU: -7, Memory: -7}
 		r.Results = append(r.Results, &Result{Case: term.Case, Peer: term.Peer, Median: m})
 	}
 	*term.what.of(m) = v
@@ -75,7 +75,7 @@ func set(r *Report, term Term, v float64) {
 // A claim is not judged if one of its figures was not measured, or could not be measured.
 func TestUnmeasured(t *testing.T) {
 	r := &Report{Machine: Machine{FileSystem: "ext4"}, Fsync: Fsync{P50: 250}}
-	if verdicts, rest := r.check(); len(verdicts) != 0 || len(rest) != 27 || r.Missed() != nil {
+	if verdicts, rest := r.check(); len(verdicts) != 0 || len(rest) != 34 || r.Missed() != nil {
 		t.Errorf("of nothing: %v, and %d are left", verdicts, len(rest))
 	}
 	r = everything("ext4", 100)
@@ -125,8 +125,14 @@ func TestClaimText(t *testing.T) {
 		"lockstep-3 p99 <= 2 x p99 with 1000 locks (set, 50 clients, 1000000 locks held beside)",
 		"lockstep-3 time until all leases are gone <= 1 s (expire, 50 clients)",
 		"lockstep-3 p99 <= 3 x p99 before the leases end (expire, 50 clients)",
+		"lockstep-3 ops/s >= 5 x etcd (native, 50 clients)",
+		"lockstep-3 ops/s >= redis-always (native, 50 clients)",
+		"lockstep-3 ops/s >= 2 x ops/s of contended (native, 50 clients)",
+		"lockstep-3 fairness >= 0.99 x 1 (native, 50 clients)",
+		"lockstep-3 p99 of the wait <= 2 x mean of the wait (native, 50 clients)",
+		"lockstep-3 ops/s >= 0.95 x ops/s of cycle (native-cycle, 50 clients)",
 	} {
-		if !strings.Contains(text, want+"\n") {
+		if !strings.Contains(text+"\n", want+"\n") {
 			t.Errorf("no claim says %q:\n%s", want, text)
 		}
 	}
@@ -140,7 +146,7 @@ func TestVerdictsInTable(t *testing.T) {
 	if err := r.WriteTable(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1  lockstep-3 ops/s >= 10 x etcd (cycle, 50 clients)                  1.00   100 to 100      MISSED\n", "\n25 more claims were not measured\n"} {
+	for _, want := range []string{"1  lockstep-3 ops/s >= 10 x etcd (cycle, 50 clients)                  1.00   100 to 100      MISSED\n", "\n32 more claims were not measured\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, b.String())
 		}

@@ -78,6 +78,8 @@ type Figure struct {
 	Wire       float64 `json:"client_wire_bytes_per_op"`
 	Between    float64 `json:"bytes_between_servers_per_op"`
 	Fairness   float64 `json:"fairness"`
+	Wait       float64 `json:"wait_mean_us"` // until a client has the lock for which others wait, too
+	WaitP99    float64 `json:"wait_p99_us"`
 	Memory     float64 `json:"memory_bytes_per_lock"` // of a server, for each lock that is held in addition to the measured ones
 	Calm       float64 `json:"calm_p99_us"`           // of operations before the leases end
 	Gone       float64 `json:"gone_us"`
@@ -85,7 +87,7 @@ type Figure struct {
 
 // parts returns pointers to the figure's values, always in the same order.
 func (f *Figure) parts() []*float64 {
-	return []*float64{&f.Rate, &f.P50, &f.P99, &f.P999, &f.ServerCPU, &f.ClientCPU, &f.ClientPart, &f.Disk, &f.Wire, &f.Between, &f.Fairness, &f.Memory, &f.Calm, &f.Gone}
+	return []*float64{&f.Rate, &f.P50, &f.P99, &f.P999, &f.ServerCPU, &f.ClientCPU, &f.ClientPart, &f.Disk, &f.Wire, &f.Between, &f.Fairness, &f.Wait, &f.WaitP99, &f.Memory, &f.Calm, &f.Gone}
 }
 
 // Settle computes the medians.

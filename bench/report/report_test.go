@@ -23,7 +23,7 @@ func example() *Report {
 	add := func(c load.Case, peer string, rates ...float64) *Result {
 		res := &Result{Case: c, Peer: peer}
 		for _, rate := range rates {
-			res.Turns = append(res.Turns, Turn{Seconds: 1, Ops: int(rate), Figure: Figure{Rate: rate, P50: rate / 10, P99: 2500, P999: 3e6, ServerCPU: 12, ClientPart: 0.25, Disk: -1, Fairness: 1, Memory: 100, Calm: -1, Gone: -1}})
+			res.Turns = append(res.Turns, Turn{Seconds: 1, Ops: int(rate), Figure: Figure{Rate: rate, P50: rate / 10, P99: 2500, P999: 3e6, ServerCPU: 12, ClientPart: 0.25, Disk: -1, Fairness: 1, Wait: -1, WaitP99: -1, Memory: 100, Calm: -1, Gone: -1}})
 		}
 		res.Settle()
 		r.Results = append(r.Results, res)
@@ -201,6 +201,14 @@ func TestColumns(t *testing.T) {
 	if got, want := head(), " ops/s (rounds) p50 p99 p99.9 servers clients share wire between fair memory"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	r.Results[0].Median.Wait, r.Results[0].Median.WaitP99 = 700, 800
+	if got, want := head(), " ops/s (rounds) p50 p99 p99.9 wait p99 wait servers clients share wire between fair memory"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if rows := r.caseTable(c).rows; rows[0][6] != "700µs" || rows[0][7] != "800µs" || rows[1][6] != "-" {
+		t.Errorf("%q", rows)
+	}
+	r.Results[0].Median.Wait, r.Results[0].Median.WaitP99 = -1, -1
 	r.Results[0].Median.Gone, r.Results[0].Median.Calm = 120_000, 900
 	r.Results[1].Median.Disk = 7
 	if got, want := head(), " ops/s (rounds) p50 p99 p99.9 calm p99 gone servers clients share disk wire between fair memory"; got != want {

@@ -91,6 +91,8 @@ const legend = `What the columns say:
 - ops/s: operations per second, and the slowest and fastest round.
 - p50, p99, p99.9: latency of an operation. It begins with the operation, with its pipeline if there is one, or when the operation was due if
   a rate is offered.
+- wait, p99 wait: mean and p99 of the time until a client had the lock for which others waited, too. The operation goes on until the
+  lock is released.
 - servers, clients: microseconds of CPU per operation, of all servers of the system measured, and of the load generator; share: how much of
   the whole machine the load generator took.
 - disk, wire, between: bytes per operation that were written to disk, that went over the clients' connections, and that the servers sent
@@ -136,6 +138,8 @@ var columns = []column{
 	timed("p50", func(f *Figure) float64 { return f.P50 }),
 	timed("p99", func(f *Figure) float64 { return f.P99 }),
 	timed("p99.9", func(f *Figure) float64 { return f.P999 }),
+	timed("wait", func(f *Figure) float64 { return f.Wait }),
+	timed("p99 wait", func(f *Figure) float64 { return f.WaitP99 }),
 	timed("calm p99", func(f *Figure) float64 { return f.Calm }),
 	timed("gone", func(f *Figure) float64 { return f.Gone }),
 	known("servers", "%.1f", func(f *Figure) float64 { return f.ServerCPU }),
