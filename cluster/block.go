@@ -29,12 +29,9 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its blocked clients back as not executed. Their nodes tell the next leader how long each client
-// has waited, so that the next leader restores the order of arrival without comparing the clocks of nodes. The next leader
-// accepts these commands even where it refuses new ones.
-//
-// The order is not exact in two cases. Clients of different nodes that came almost at once may change places. And an element may
-// come before all nodes have sent their commands again.
+// A leader that steps down sends its blocked clients back as not executed. The next leader keeps their order (early.go), and accepts
+// these commands even where it refuses new ones. The order is not exact for clients whose node needs longer than 200 ms to send them, and
+// for those that no leader has given a place yet.
 //
 // If the leader died or the link broke, the log tells what became of the command. The entry that serves it has a note for its
 // origin, the node of its client, with the command's number and reply: a publish of kind store.Note, which changes no state.
@@ -69,13 +66,13 @@ type Blocked struct {
 	deadline time.Duration
 	index    int           // its index in blockRegistry.timers; -1: it is not there
 	waits    bool          // a leader has found no element for it
+	place    uint64        // the place in the queue that a leader has given it; 0: none
 	blind    bool          // since it was sent, a snapshot has replaced the state, so this node may have missed its note
 	kind     call.Kind     // see request.Kind
 	keys     *keyIndex     // index of its keys; nil: they are few, or this node did not lead when the command came
 	looked   chan struct{} // closed when its turn at the gate is over; nil: it has no turn now
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 	noted    *granted      // what its note says, if it has taken a lease; nil: no note has come
-	release  *Call         // releases the lock that it may get although its client has gone; nil: it takes no lock, or the client is there
 
 	blockedClient *blockedClient // if this node leads: what waits for the command in the queues of this node
 	link          *forward.Link  // if another node leads: the link by which the command was sent to it
@@ -263,7 +260,7 @@ func (n *Node) Abandon(b *Blocked) {
 		return
 	}
 	cancel := k.cancelling(b, quitNow)
-	k.releases(b)
+	leave := k.leaves(b)
 	k.abandons(b)
 	b.Done = func(store.Reply) {}
 	after := k.finish(b, store.Reply{}, false)
@@ -271,6 +268,7 @@ func (n *Node) Abandon(b *Blocked) {
 	b.Client.Gone() // so that blockGivingWay no longer waits: clients may come and go faster than turns come
 	cancel()
 	after()
+	leave()
 }
 
 // end makes q the quit of b, unless b is done or has a quit already.
@@ -344,7 +342,7 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	b.attempt++
 	b.blockedClient, b.link, b.call = nil, nil, 0
 	attempt, id := b.attempt, b.id
-	waited := forward.Waited{Age: now - b.began, Joined: b.waits}
+	waited := forward.Waited{Age: now - b.began, Joined: b.waits, Place: b.place}
 	c := b.Call
 	if b.Caller != nil {
 		c.User, c.Users = b.Caller() // users may have been deleted since the command came, and the next leader may not know of that
@@ -353,12 +351,16 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 		b.link = rt.link
 		return func() { k.sendThere(b, &c, rt.link, attempt, waited) }
 	}
-	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }, dequeue: k.n.dequeue, keys: b.keys}
+	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, dequeue: k.n.dequeue, keys: b.keys}
+	w.joined = func() { k.waiting(b, attempt, w.place) }
 	w.req = &request{calls: []Call{c}, blockedClient: w, kind: b.kind, finish: func(r *request) {
 		var reply store.Reply
 		switch r.err {
 		case nil:
 			reply = r.replies[0]
+			if k.n.cfg.Ephemeral && len(w.given.list) > 0 {
+				k.letGo(b, granted{reply, w.given}) // there is no note
+			}
 		case errLate:
 			k.late(b, granted{r.replies[0], r.due}, r.since)
 			return
@@ -385,7 +387,7 @@ func (k *blockRegistry) sendThere(b *Blocked, c *Call, l *forward.Link, attempt 
 				}
 				k.result(b, attempt, reply, err)
 			},
-			Waits: func() { k.waiting(b, attempt) },
+			Waits: func(place uint64) { k.waiting(b, attempt, place) },
 		})
 	if number == 0 {
 		return // Start has called Done
@@ -407,12 +409,12 @@ func (k *blockRegistry) sendThere(b *Blocked, c *Call, l *forward.Link, attempt 
 	}
 }
 
-// waiting is called when a leader has found no element for b.
-func (k *blockRegistry) waiting(b *Blocked, attempt int) {
+// waiting is called when a leader has found no element for b, and has given b a place in the queue.
+func (k *blockRegistry) waiting(b *Blocked, attempt int, place uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if b.attempt == attempt {
-		b.waits = true
+		b.waits, b.place = true, place
 		b.passOn()
 	}
 }
@@ -428,8 +430,8 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	k.answered(b, attempt)
 	switch {
 	case b.state == blockDone:
-		if err == nil {
-			after = k.letGo(b, reply)
+		if err == forward.ErrCancelled || err == errNotExecuted || err == forward.ErrStale || err == nil && reply.Kind != store.Array {
+			delete(k.left, b.id) // it has got no lock
 		}
 	case err == nil:
 		after = k.finish(b, reply, false)
@@ -461,14 +463,13 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 // late is result for a command whose lease must begin anew before the reply. since is the monotonic time at which its batch began.
 func (k *blockRegistry) late(b *Blocked, g granted, since time.Duration) {
 	k.mu.Lock()
-	var after func()
-	if b.state == blockDone {
-		after = k.letGo(b, g.reply)
-	} else {
+	after := func() {}
+	if b.state != blockDone {
 		after = k.confirm(b, g, since)
 	}
 	k.mu.Unlock()
 	after()
+	k.letGo(b, g)
 }
 
 // confirm returns a function that lets the lease of b begin anew, and then ends b. FailoverWait counts from since. The caller holds mu.
@@ -479,10 +480,8 @@ func (k *blockRegistry) confirm(b *Blocked, g granted, since time.Duration) (aft
 		go func() {
 			replies := k.n.confirm(g.leases, since, []store.Reply{g.reply}, b.Call.RESP)
 			k.mu.Lock()
-			var after func()
-			if b.state == blockDone {
-				after = k.letGo(b, replies[0])
-			} else {
+			after := func() {}
+			if b.state != blockDone {
 				after = k.finish(b, replies[0], false)
 			}
 			k.mu.Unlock()
@@ -491,31 +490,73 @@ func (k *blockRegistry) confirm(b *Blocked, g granted, since time.Duration) (aft
 	}
 }
 
-// letGo returns a function that releases the lock that b has got after its client had gone.
-func (k *blockRegistry) letGo(b *Blocked, reply store.Reply) (after func()) {
-	if b.release == nil || reply.Kind != store.Array || len(reply.Elems) == 0 {
-		return func() {}
-	}
-	c := *b.release
-	b.release = nil
-	c.Args = append(c.Args, []byte("TOKEN"), strconv.AppendInt(nil, reply.Elems[0].Int, 10))
-	return func() {
-		go k.n.newCarried(k.n.cfg.FailoverWait, nil, k.n.queue.Number(), nil, []Call{c}, nil).run()
-	}
+// Locks of clients that have left. A client may leave while the leader gives it a lock. Then nobody knows that the lock is held, so the
+// client's node releases it when the note of the grant comes, whether the leader still answers or not. It does so only if nobody has touched
+// the lock since the grant: the client may have come back, and may have renewed the lease.
+
+// mostLeft bounds the commands in blockRegistry.left. leftFor is how long a note may take to come.
+const (
+	mostLeft = 4096
+	leftFor  = time.Minute
+)
+
+// leaving is a command that may get a lock although its client has left.
+type leaving struct {
+	release Call          // releases the lock; Args has the name and the owner
+	since   time.Duration // monotonic time at which the client left
 }
 
-// releases sets b.release for a command that may take a lock, because the client of b has gone. If the client's user may not release
-// locks, the lock ends with its lease. The caller holds mu.
-func (k *blockRegistry) releases(b *Blocked) {
+// leaves notes that the client of b has left. If b has got a lock already, leaves returns a function that releases it. The caller holds mu.
+func (k *blockRegistry) leaves(b *Blocked) (after func()) {
 	c := b.Call
 	cmd := k.n.cfg.Table.Lookup(lockRelease)
-	if cmd == nil || !store.TakesLock(c.Cmd) {
-		return
+	if cmd == nil || !store.TakesLock(c.Cmd) || b.attempt == 0 {
+		return func() {}
 	}
 	if b.Caller != nil {
 		c.User, c.Users = b.Caller()
 	}
-	b.release = &Call{Cmd: cmd, Args: [][]byte{lockRelease, slices.Clone(c.Args[1]), slices.Clone(c.Args[2])}, DB: c.DB, RESP: 2, User: c.User, Users: c.Users}
+	now := k.n.cfg.Time.Monotonic()
+	x := leaving{Call{Cmd: cmd, Args: [][]byte{lockRelease, slices.Clone(c.Args[1]), slices.Clone(c.Args[2])}, DB: c.DB, RESP: 2, User: c.User, Users: c.Users}, now}
+	if b.noted != nil {
+		return func() { k.release(x, *b.noted) }
+	}
+	if len(k.left) >= mostLeft {
+		for id, old := range k.left {
+			if now-old.since > leftFor {
+				delete(k.left, id)
+			}
+		}
+	}
+	if len(k.left) < mostLeft {
+		if k.left == nil {
+			k.left = map[uint64]leaving{}
+		}
+		k.left[b.id] = x
+	}
+	return func() {}
+}
+
+// letGo releases the lock that b has got, if its client has left. It is for grants of which no note comes, or has come already.
+func (k *blockRegistry) letGo(b *Blocked, g granted) {
+	k.mu.Lock()
+	x, left := k.left[b.id]
+	delete(k.left, b.id)
+	k.mu.Unlock()
+	if left {
+		k.release(x, g)
+	}
+}
+
+// release releases a lock, unless somebody has touched it since the grant. If the user may not release locks, or no leader can be reached in
+// time, the lock ends with its lease.
+func (k *blockRegistry) release(x leaving, g granted) {
+	if g.reply.Kind != store.Array || len(g.reply.Elems) == 0 {
+		return
+	}
+	x.release.Args = append(x.release.Args, []byte("TOKEN"), strconv.AppendInt(nil, g.reply.Elems[0].Int, 10),
+		[]byte("UNCHANGED"), strconv.AppendUint(nil, g.leases.seq, 10))
+	go k.n.newCarried(k.n.cfg.FailoverWait, nil, k.n.queue.Number(), nil, []Call{x.release}, nil).run()
 }
 
 var lockRelease = []byte("lock.release")

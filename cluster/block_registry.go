@@ -22,6 +22,7 @@ type blockRegistry struct {
 	closed    bool
 	next      uint64
 	all       map[uint64]*Blocked // in progress, by id
+	left      map[uint64]leaving  // commands that may get a lock although their clients have left, by id
 	timers    timers
 	unsent    []*Blocked // to be sent to a leader; some may be done by now
 	doubt     []*Blocked // sent, with an unknown outcome; some may be done by now
@@ -33,6 +34,7 @@ type blockRegistry struct {
 	link  *forward.Link
 	ask   *claimAsk
 	alive time.Duration // when this node last told the leader that it lives
+	sent  bool          // all commands that waited at an earlier leader were sent to the leader of this route
 
 	// Commands that were sent over a link and then abandoned, and for which the leader has not answered the cancel yet.
 	abandoned struct {
@@ -162,7 +164,7 @@ func (k *blockRegistry) step(rt route) time.Duration {
 		if k.ask != nil {
 			k.doubt = append(k.doubt, k.ask.cohort...)
 		}
-		k.seq, k.link, k.ask = rt.seq, rt.link, nil
+		k.seq, k.link, k.ask, k.sent = rt.seq, rt.link, nil, false
 		after = k.recall(rt)
 	}
 	after = append(after, k.expire(now)...)
@@ -170,6 +172,7 @@ func (k *blockRegistry) step(rt route) time.Duration {
 	after = append(after, k.giveUp(now)...)
 	after = append(after, k.claim(rt, now)...)
 	after = append(after, k.resend(rt, now)...)
+	after = append(after, k.tellSent(rt)...)
 	after = append(after, k.tellAlive(now)...)
 	wait := k.idle(rt, now)
 	k.mu.Unlock()
@@ -285,7 +288,7 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 		switch {
 		case b.state != blockDoubt:
 		case b.noted != nil:
-			after = append(after, k.confirm(b, *b.noted, b.lost))
+			after = append(after, k.confirm(b, *b.noted, now))
 		case b.blind:
 			after = append(after, k.finish(b, store.Err(ErrIndeterminate), false))
 		default:
@@ -340,6 +343,29 @@ func (k *blockRegistry) resend(rt route, now time.Duration) (after []func()) {
 	return after
 }
 
+// tellSent notes that all commands that waited at an earlier leader have been sent to the present one, and tells it so.
+func (k *blockRegistry) tellSent(rt route) (after []func()) {
+	if k.sent || rt.seq == nil && rt.link == nil || k.ask != nil || len(k.doubt) > 0 || len(k.unsent) > 0 {
+		return nil
+	}
+	return append(after, func() {
+		k.mu.Lock()
+		k.sent = k.seq == rt.seq && k.link == rt.link
+		k.mu.Unlock()
+		if rt.link != nil {
+			// An error needs no handling here: the reader of a broken link notices the break.
+			_ = rt.link.Out.Send(forward.Alive, 0, func(b []byte) []byte { return append(b, 1) })
+		}
+	})
+}
+
+// hasSentAll reports whether all commands of this node that waited at an earlier leader have been queued at s.
+func (k *blockRegistry) hasSentAll(s *sequencer) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seq == s && k.sent || len(k.all) == 0
+}
+
 func (k *blockRegistry) tellAlive(now time.Duration) (after []func()) {
 	l := k.link
 	if l == nil || len(k.all) == 0 || now-k.alive < aliveInterval {
@@ -373,6 +399,9 @@ func (k *blockRegistry) noted(note string) {
 		} else {
 			b.noted = &granted{reply, given} // the leader answers when the lease has begun; settle, if the leader is lost
 		}
+	} else if x, left := k.left[id]; left {
+		delete(k.left, id)
+		after = func() { k.release(x, granted{reply, given}) }
 	}
 	k.mu.Unlock()
 	after()

@@ -52,11 +52,15 @@ type blockedClient struct {
 	index  int    // its index in guests.list; -1: it is not there
 
 	all    *blockedClients   // the blockedClients in whose queues it waits; nil: it has not joined yet
-	order  order             // its place among all blocked clients
+	user   string            // the user of its command
+	place  uint64            // its place in the queues, which the next leader keeps
+	order  order             // its order among all blocked clients
 	places []place           // one place for each key, if the keys are few
 	keys   *keyIndex         // an index of the keys, if they are many (block_keys.go)
 	found  map[uint32]*place // if the keys are many: the places for those that were ready, by the number of the key in the index
 	fresh  bool              // it has joined in the present batch
+	given  grants            // the leases that its command has taken, when it was served
+	early  bool              // a new leader holds it, or has held it (early.go)
 }
 
 // States of a blocked client. The goroutine that sets blockedTaken must answer the client or release it; the one that sets
@@ -146,14 +150,15 @@ type place struct {
 	listed     bool
 }
 
-// order is what places and blocked clients are sorted by: first by the field since, then by the field number.
+// order is what places and blocked clients are sorted by: first by the field place, then by since, then by number.
 type order struct {
+	place  uint64        // see blockedClients.placeOf
 	since  time.Duration // when the client came, or lost its place
 	number uint64        // each new order gets a higher number than all before
 }
 
 func (o order) compare(p order) int {
-	return cmp.Or(cmp.Compare(o.since, p.since), cmp.Compare(o.number, p.number))
+	return cmp.Or(cmp.Compare(o.place, p.place), cmp.Compare(o.since, p.since), cmp.Compare(o.number, p.number))
 }
 
 // waitQueue is the list of blocked clients that wait for one key.
@@ -235,6 +240,8 @@ type blockedClients struct {
 	owners map[string]map[*blockedClient]struct{} // the clients that wait for locks, by owner
 	tokens map[uint64]uint64                      // token of the present link of each origin
 	last   uint64                                 // number of the latest order
+	term   uint64                                 // Raft term of the leader
+	came   uint64                                 // how many clients have come in this term
 
 	ready  readyList // the keys whose blocked clients have yet to be served
 	before readyList // the value of ready when the present batch began
@@ -285,7 +292,8 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 		w.since = now
 	}
 	w.wait, w.all, w.places, w.found, w.fresh = wait, ws, nil, nil, true
-	w.order = ws.nextOrder(w.since)
+	w.place, w.user = ws.placeOf(w), w.req.user()
+	w.order = ws.nextOrder(w)
 	ws.enter(w)
 	if len(wait.Keys) >= manyKeys {
 		if w.keys == nil {
@@ -300,7 +308,7 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 		if q.tail != nil && q.tail.w == w {
 			continue // the command names the key twice
 		}
-		w.places = append(w.places, place{w: w, queue: q, order: ws.nextOrder(w.since)})
+		w.places = append(w.places, place{w: w, queue: q, order: ws.nextOrder(w)})
 		q.push(&w.places[len(w.places)-1])
 	}
 }
@@ -327,9 +335,31 @@ func (w *blockedClient) owner() string {
 // forLocks reports whether any client waits for a lock.
 func (ws *blockedClients) forLocks() bool { return len(ws.owners) > 0 }
 
-func (ws *blockedClients) nextOrder(since time.Duration) order {
+// placeBits is how many bits of a place number the clients of one term.
+const placeBits = 40
+
+// placeOf returns the place of a client that joins. A client keeps the place that an earlier leader has given it, so the order stays when
+// the leader changes. If an earlier leader has got its command, but its node does not know its place, it comes before all clients that
+// come in this term.
+func (ws *blockedClients) placeOf(w *blockedClient) uint64 {
+	switch {
+	case w.waited.Place != 0:
+		return w.waited.Place
+	case w.waited.Age != 0:
+		return ws.term << placeBits
+	}
+	return ws.nextPlace()
+}
+
+// nextPlace returns the place behind all clients.
+func (ws *blockedClients) nextPlace() uint64 {
+	ws.came++
+	return ws.term<<placeBits | ws.came
+}
+
+func (ws *blockedClients) nextOrder(w *blockedClient) order {
 	ws.last++
-	return order{since, ws.last}
+	return order{w.place, w.since, ws.last}
 }
 
 // leave removes a blocked client from its queues and from the lists of ws. Its places keep their order, for restore.

@@ -33,6 +33,7 @@ type peerConn struct {
 
 	heard   atomic.Uint64 // number of frames received
 	claimed atomic.Bool   // the peer has sent a claim over this connection, and was not refused
+	sentAll atomic.Bool   // the peer has sent all blocking commands that waited at an earlier leader
 
 	dismissed atomic.Bool // the peer is no member any more
 	cutOff    cutOffCalls
@@ -103,11 +104,16 @@ func (p *peerConn) checkAlive() {
 	}
 }
 
-// waits tells the peer that this node does not answer a call soon: a blocking command has found nothing,
-// or a script runs for long.
-func (p *peerConn) waits(call uint64) {
+// waits tells the peer that this node does not answer a call soon: a blocking command has found nothing, and has a place in the queue, or
+// a script runs for long.
+func (p *peerConn) waits(call, place uint64) {
 	// If the link is gone, the peer finds out by itself.
-	_ = p.out.Send(forward.Waits, call, func(b []byte) []byte { return b })
+	_ = p.out.Send(forward.Waits, call, func(b []byte) []byte {
+		if place == 0 {
+			return b
+		}
+		return binary.AppendUvarint(b, place)
+	})
 }
 
 // serveBlock decodes a blocking command, and queues it for evaluation or refuses it.
@@ -136,7 +142,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
 	w.keys = indexOf(&calls[0])
 	w.waited, w.since = waited, p.n.cfg.Time.Monotonic()-waited.Age
-	w.joined, w.dequeue = func() { p.waits(number) }, p.n.dequeue
+	w.joined, w.dequeue = func() { p.waits(number, w.place) }, p.n.dequeue
 	finish := p.answer(number)
 	w.req = &request{calls: calls, blockedClient: w, kind: call.KindOf(calls), finish: func(r *request) {
 		p.mu.Lock()

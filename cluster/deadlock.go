@@ -8,10 +8,13 @@ import (
 
 // Deadlocks. An owner that begins to wait for a lock may close a circle: each owner of the circle holds a lock and waits for that of the
 // next. None of them would get its lock before a lease or a wait is over, so the leader refuses the command that closes the circle.
+//
+// Owners are texts that clients choose. So the search follows only clients of one user: otherwise a user could learn who waits for keys that
+// it may not read, or have the commands of others refused.
 
 // deadlockSteps is how many owners and waiting clients one search looks at. If a circle is larger, its clients wait until their waits or
 // leases are over.
-const deadlockSteps = 10_000
+const deadlockSteps = 1000
 
 // waitsFor is an owner in a search for a circle.
 type waitsFor struct {
@@ -20,7 +23,7 @@ type waitsFor struct {
 }
 
 // deadlock returns an error if the wait would close a circle, or "".
-func (s *sequencer) deadlock(txn *store.Txn, wait *store.Wait) store.Error {
+func (s *sequencer) deadlock(txn *store.Txn, user string, wait *store.Wait) store.Error {
 	if wait.Type != store.TypeFree {
 		return ""
 	}
@@ -28,8 +31,8 @@ func (s *sequencer) deadlock(txn *store.Txn, wait *store.Wait) store.Error {
 	ws, steps := s.blockedClients, 0
 	seen := map[string]bool{}
 	list := []*waitsFor{{owner: wait.Owner}}
-	holders := func(by *waitsFor, w *store.Wait) bool {
-		txn.LockOwners(w.DB, w.Keys[0], func(owner string) bool {
+	holders := func(by *waitsFor, k waitKey) bool {
+		txn.LockOwners(k.db, []byte(k.key), func(owner string) bool {
 			steps++
 			switch next := (&waitsFor{owner, by}); {
 			case owner == wait.Owner:
@@ -42,17 +45,26 @@ func (s *sequencer) deadlock(txn *store.Txn, wait *store.Wait) store.Error {
 		})
 		return circle == nil && steps < deadlockSteps
 	}
-	if !holders(list[0], wait) {
+	if !holders(list[0], waitKey{db: wait.DB, key: string(wait.Keys[0])}) {
 		return circle.refusal()
 	}
 	for i := 1; i < len(list); i++ {
 		for w := range ws.owners[list[i].owner] {
-			if steps++; !holders(list[i], w.wait) {
+			if steps++; steps >= deadlockSteps {
+				return ""
+			}
+			if w.waitsFor(user) && !holders(list[i], w.places[0].queue.key) {
 				return circle.refusal()
 			}
 		}
 	}
 	return ""
+}
+
+// waitsFor reports whether a client of the user waits for a lock. The arguments of a cancelled client must not be touched.
+func (w *blockedClient) waitsFor(user string) bool {
+	state := w.state.Load()
+	return (state == blockedWaiting || state == blockedJoining) && w.user == user && len(w.places) > 0
 }
 
 // refusal returns the error for the circle that ends at an owner, or "" if there is none.
@@ -95,20 +107,4 @@ func shownOwner(owner string) string {
 		}
 		return r
 	}, owner)
-}
-
-// expireForLocks deletes expired keys while clients wait for locks, and reports whether it has served such clients. Otherwise another
-// command of the batch could take an expired lock before the first client in the queue.
-func (s *sequencer) expireForLocks(txn *store.Txn) bool {
-	now := txn.Now().Lease
-	if !s.blockedClients.forLocks() || now <= s.lockExpiry {
-		return false
-	}
-	s.lockExpiry = now
-	bytes, longest := s.expiryRoom()
-	if txn.ExpireDue(expireLimit, bytes, longest) == 0 {
-		return false
-	}
-	s.serveReady(txn)
-	return true
 }

@@ -20,6 +20,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	n := s.node
 	b := &batch{number: n.batches.Add(1), term: s.term}
 	var rest []*request
+	if held := s.early.look(b.number, n.cfg.Time.Monotonic(), func() bool { return n.sentAll(s) }); len(held) > 0 {
+		q = slices.Concat(held, q)
+	}
 	s.settleFunctions()
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
 		s.done, b.prev = done, seq
@@ -71,6 +74,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 			}
 			bytes, _ := s.expiryRoom()
 			txn.ExpireSeen(bytes) // an entry has room for that beside the largest write
+			s.takeLeft(txn)
 			b.correctRecords(txn)
 			return q, rest
 		}
@@ -95,7 +99,6 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	if bytes, longest := s.expiryRoom(); txn.Writes().Size() < maxBatchBytes {
 		txn.ExpireDue(expireLimit, bytes, longest)
 	}
-	s.lockExpiry = now.Lease
 	if !s.correcting && s.blockedClients.forLocks() {
 		s.serveReady(txn)
 		s.addAnswered(b)
@@ -141,7 +144,7 @@ func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
 		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.Of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
-			Older: s.node.peers.Older, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn, DiskFull: s.node.diskFull()})
+			Older: s.node.peers.Older, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn, Corrected: s.corrections.origin, DiskFull: s.node.diskFull()})
 	}
 	return s.txn
 }
@@ -183,8 +186,12 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return q[:i], q[i:], false
 		}
 		begun = true
-		if s.expireForLocks(txn) {
+		if r.blockedClient == nil {
+			s.freeExpired(txn, r)
 			s.addAnswered(b)
+			if s.serveTurns.alone {
+				return q[:i], q[i:], false
+			}
 		}
 		r.begin(txn.Now().Lease, began)
 		s.work.begins(began)

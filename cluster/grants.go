@@ -285,6 +285,7 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		return true
 	}
 	s.overdue = nil
+	first := o.seq
 	margin := int64(0)
 	for late := s.node.clock.Now().Lease - o.at; !o.batch.answered.Load(); {
 		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.Now()
@@ -303,6 +304,8 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 			o.batch.answer(errLate)
 			return leads
 		}
+		s.blockedClients.settle() // the entry may have deleted expired locks
+		s.corrections.note(b.accepted, first)
 		took := s.node.clock.Now().Lease - started.Lease
 		if took <= margin+latenessKept {
 			o.batch.answer(nil)
@@ -315,6 +318,24 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		margin = max(2*margin, min(late, took))
 	}
 	return true
+}
+
+// corrections are the latest entries that only lengthened leases.
+type corrections [64]struct {
+	by uint64 // number of such a write set
+	of uint64 // number of the write set that granted the leases
+}
+
+func (c *corrections) note(by, of uint64) {
+	c[by%uint64(len(c))] = struct{ by, of uint64 }{by, of}
+}
+
+// origin returns the number of the write set whose leases the write set seq has lengthened, or seq if it has done something else, or long ago.
+func (c *corrections) origin(seq uint64) uint64 {
+	if x := c[seq%uint64(len(c))]; x.by == seq && seq != 0 {
+		return x.of
+	}
+	return seq
 }
 
 // moveDeadlines moves the deadlines of s.shift, in the transaction.

@@ -16,7 +16,6 @@ import (
 
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -245,7 +244,7 @@ func leaderWithout(conn net.Conn, room func(large bool) bool) {
 func leaderSaying(conn net.Conn, say func(request []byte) []byte) {
 	r := bufio.NewReader(conn)
 	for {
-		f, err := frame.Read(r)
+		f, err := readCall(r)
 		if err != nil {
 			return
 		}

@@ -356,3 +356,41 @@ func TestDeadlockNamesItsOwners(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// In a real cluster, clients of all nodes get a lock in the order in which their nodes were told that they wait, through one change of
+// leader after the other: the new leader waits for what the other nodes send.
+func TestRealRaftLockQueueKeepsItsOrder(t *testing.T) {
+	const clients = 60
+	inBubble(t, func(c *bubbled) {
+		p := &pair{testNode: &testNode{t: t, table: c.cfg[0].Table}}
+		leader := c.leader()
+		c.do(leader, "LOCK.ACQUIRE lock holder PX 3600000")
+		var done []<-chan string
+		for i := range clients {
+			_, reply := p.wait(c.nodes[i%3], fmt.Sprintf("LOCK.ACQUIRE lock c%d PX 3600000 WAIT 3600000", i))
+			done = append(done, reply)
+			time.Sleep(20 * ms)
+		}
+		owner := "holder"
+		for i := range clients {
+			if i%3 == 0 {
+				old := c.leader()
+				next := (old + 1 + i/3%2) % 3
+				if err := c.nodes[old].Transfer(c.cfg[next].ID); err != nil {
+					t.Fatal(err)
+				}
+				c.until("the next leader", func() bool { return c.nodes[next].routes.get().seq != nil })
+				c.do(next, "LOCK.RELEASE lock "+owner) // at once, before the other nodes may have sent their clients
+			} else {
+				c.do(c.leader(), "LOCK.RELEASE lock "+owner)
+			}
+			owner = fmt.Sprintf("c%d", i)
+			select {
+			case reply := <-done[i]:
+				p.tokenIn(reply)
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%d waits, and %s has the lock", i, c.do(c.leader(), "GET lock"))
+			}
+		}
+	})
+}

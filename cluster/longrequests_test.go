@@ -136,7 +136,7 @@ func TestLongResults(t *testing.T) {
 		r := bufio.NewReader(far)
 		want := map[uint64]string{1: string(store.ErrReplyTooBig(frame.MaxLength)), 2: string(ErrReplyLeftOut), 3: large.Str, 4: string(ErrReplyLeftOut)}
 		for len(want) > 0 {
-			f, err := frame.Read(r)
+			f, err := readCall(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -250,6 +250,7 @@ func (n *Node) leadTerm(ctx context.Context) {
 	}
 	seq := newSequencer(n)
 	seq.term = n.term() // set before others can find the sequencer
+	seq.blockedClients.term = seq.term
 	n.routes.set(ctx, seq, nil)
 	seq.lead(ctx)
 	n.routes.drop(seq, nil)

@@ -49,7 +49,7 @@ func TestStatsAreAskedAgain(t *testing.T) {
 		go func() {
 			r := bufio.NewReader(far)
 			for {
-				f, err := frame.Read(r)
+				f, err := readCall(r)
 				if err != nil {
 					return
 				}

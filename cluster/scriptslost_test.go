@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -23,7 +22,7 @@ func TestKillWhoseAnswerIsLost(t *testing.T) {
 			n.routes.set(n.ctx, nil, l)
 			told := make(chan store.Reply, 1)
 			go func() { told <- ask(n.Node) }()
-			if f, err := frame.Read(bufio.NewReader(far)); err != nil || f.Kind != forward.Kill {
+			if f, err := readCall(bufio.NewReader(far)); err != nil || f.Kind != forward.Kill {
 				t.Fatalf("frame of kind %d, %v", f.Kind, err)
 			}
 			far.Close()

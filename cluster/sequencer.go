@@ -74,7 +74,8 @@ type sequencer struct {
 	roomless time.Duration // monotonic time of the last log line about an entry without room; 0: never
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
 
-	lockExpiry int64 // lease time at which expired keys were last deleted for clients that wait for locks
+	early       early
+	corrections corrections
 }
 
 // evaluation is what the evaluation of one batch uses. The next one uses its memory again.
@@ -201,6 +202,9 @@ func (s *sequencer) close() {
 	s.giveBack(s.users.Drain())
 	s.giveBack(s.long.waiting)
 	s.long.waiting = nil
+	for _, r := range s.early.take() {
+		r.complete(errNotExecuted)
+	}
 	s.blockedClients.drop(everyBlockedClient)
 }
 
@@ -209,6 +213,7 @@ func (s *sequencer) close() {
 func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
 	seq, _ := s.node.fsm.Position()
+	s.early.over, s.early.until = s.node.cfg.Ephemeral, s.node.cfg.Time.Monotonic()+queuesIn
 	s.late.Reset(seq + 1)
 	// The first entry of a new leader tells its followers which earlier proposals are void, and carries the
 	// lease clock into its term.
@@ -292,7 +297,7 @@ func (s *sequencer) due() bool {
 // idle returns how long the sequencer may wait if no requests come.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
-	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 || s.blockedClients.pending() {
+	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 || s.blockedClients.pending() || len(s.early.held) > 0 {
 		return longPause
 	}
 	s.node.fsm.View(func(st *store.Store, _ uint64) {

@@ -77,7 +77,7 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 	case forward.Claim:
 		return p.serveClaim(f.ID, f.Body)
 	case forward.Alive:
-		// The frame only shows that the peer lives.
+		p.sentAll.Store(p.sentAll.Load() || len(f.Body) == 1)
 	case forward.Kill:
 		return n.serveKill(f, p)
 	case forward.Transfer:
@@ -120,7 +120,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 	from.Origin = p.origin
 	r := &request{calls: calls, from: from, token: token, whole: p.older, peer: p, number: f.ID}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
-	r.runs = func() { p.waits(f.ID) }
+	r.runs = func() { p.waits(f.ID, 0) }
 	if !call.Exceeds(calls, HeavyBytes) { // a larger request is heavy work: the node that sent it has delayed it (fair.Gate.Pass)
 		n.gate.Light()
 	}

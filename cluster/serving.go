@@ -13,6 +13,9 @@ import (
 // evaluateBlocking runs a blocking command for the first time on this leader, and reports whether there is a reply for this batch.
 func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	w, ws := r.blockedClient, s.blockedClients
+	if s.early.holds(w) {
+		return false
+	}
 	ws.sweep()
 	if !w.state.CompareAndSwap(blockedAsked, blockedTaken) {
 		return false // cancelled on its way
@@ -30,6 +33,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		w.cancelled()
 		return false
 	}
+	s.freeExpired(txn, r)
 	if !ws.any() {
 		txn.TakeReady() // drop what txn has noted for blocked clients, of which there are none
 		txn.TakeDeletedUsers()
@@ -46,7 +50,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		r.replies = append(r.replies, reply)
 		return true
 	}
-	if why := s.deadlock(txn, wait); why != "" {
+	if why := s.deadlock(txn, r.user(), wait); why != "" {
 		r.replies = append(r.replies, store.Err(why))
 		return true
 	}
@@ -59,6 +63,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 // tryServe runs the command of a blocked client. ready is the key that has an element, or nil the first time. wait is not nil if no
 // element was found.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
+	w.req.spans = w.req.spans[:0] // of an earlier evaluation
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
 	users := c.Users
@@ -80,7 +85,6 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 		s.turnEnds(nil, false)
 		s.turn, s.company = present, company
 	}()
-	w.req.spans = w.req.spans[:0]
 	before, begin, sp := txn.Writes().Len(), txn.Writes().Mark(), txn.Savepoint()
 	defer func() {
 		if p := recover(); p != nil {
@@ -132,6 +136,7 @@ func (w *blockedClient) leased(txn *store.Txn, begin store.Mark) grants {
 	for _, k := range store.LeasedBetween(txn.Writes().Bytes(), begin, end, end) {
 		g.list = append(g.list, grant{0, k})
 	}
+	w.given = g
 	return g
 }
 
@@ -150,6 +155,7 @@ func (s *sequencer) sendAway(users []string) {
 	}
 	for _, w := range ws.inOrder(func(w *blockedClient) bool { return gone[w.req.calls[0].User] }) {
 		if ws.take(w) {
+			w.req.spans = nil // of an earlier evaluation
 			refusal := store.ErrNoPermCommand(w.req.calls[0].Cmd.FullName())
 			ws.answer(w, store.Err(refusal))
 		}
@@ -228,6 +234,53 @@ func (s *sequencer) serveReady(txn *store.Txn) {
 	}
 }
 
+// takeLeft puts keys that have become ready since the last command into the list of those that are to be served: keys that have expired.
+func (s *sequencer) takeLeft(txn *store.Txn) {
+	if !s.blockedClients.any() {
+		return
+	}
+	if keys, all := txn.TakeReady(); len(keys) > 0 || all {
+		s.blockedClients.ready.add(s.blockedClients, keys, all)
+		s.serveTurns.pend(s.blockedClients.pending(), s.node.cfg.Time.Monotonic())
+	}
+}
+
+// lookAtLocks is how many keys of a request freeExpired looks at.
+const lookAtLocks = 64
+
+// freeExpired deletes those keys of a request that have expired, if clients wait for them as locks, and serves these clients. Otherwise the
+// request could take such a lock before them. A blocking command must have been taken before, because its arguments may not be touched
+// after it has been cancelled.
+func (s *sequencer) freeExpired(txn *store.Txn, r *request) {
+	ws := s.blockedClients
+	if !ws.forLocks() {
+		return
+	}
+	looked := 0
+	look := func(c *Call) {
+		if c.Cmd == nil || looked >= lookAtLocks {
+			return
+		}
+		keys, _ := c.Cmd.KeysOf(c.Args)
+		for _, key := range keys[:min(len(keys), lookAtLocks)] {
+			looked++
+			if ws.queues[waitKey{c.DB, string(key), true}] != nil {
+				txn.LookupWrite(c.DB, key)
+			}
+		}
+	}
+	for i := range r.calls {
+		if c := &r.calls[i]; c.Txn == nil {
+			look(c)
+		} else {
+			for j := range c.Txn.Calls {
+				look(&c.Txn.Calls[j])
+			}
+		}
+	}
+	s.serveReady(txn)
+}
+
 // serve serves the blocked clients of ready keys, up to serveBytes and serveKeys and for serveTime. The clients
 // that are left are pending.
 func (s *sequencer) serve(txn *store.Txn) {
@@ -293,7 +346,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 			// As in Redis, a blocked client that waits for another type goes to the end of the queue.
 			q.remove(p)
 			ws.last++
-			p.order = order{s.node.cfg.Time.Monotonic(), ws.last}
+			p.order = order{ws.nextPlace(), s.node.cfg.Time.Monotonic(), ws.last}
 			q.push(p)
 			continue
 		}
@@ -328,6 +381,9 @@ func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
 	q, key := s.blockedClients.queues[k], []byte(k.key)
 	if q == nil {
 		return
+	}
+	if e := txn.LookupWrite(k.db, key); e != nil && e.Type() == store.TypeString {
+		return // somebody holds the lock
 	}
 	q.sort()
 	for q.head != nil {

@@ -276,6 +276,21 @@ func stepLock(op *simOp, st simState) []simState {
 			return one(free, mine)
 		}
 		return one(st.s != "", st)
+	case opWait:
+		switch {
+		case op.unseen:
+			mine.n, mine.max = 0, none.max
+			return one(free, mine)
+		case op.reply.Kind != store.Array:
+			return one(st.s != "", st)
+		}
+		mine.n, mine.max = int(op.reply.Elems[0].Int), none.max
+		return one(free && mine.n > none.max, mine)
+	case opLeave:
+		if op.unseen || op.reply.Kind == store.Integer {
+			return one(st.s == op.arg, none)
+		}
+		return one(st.s != op.arg || free, without)
 	case opToken:
 		if op.reply.Kind == store.Integer {
 			known := st

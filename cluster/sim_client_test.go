@@ -20,7 +20,7 @@ const (
 	simCounter  simKind = 'c' // INCR, GET
 	simList     simKind = 'l' // RPUSH of unique elements, LRANGE
 	simRegister simKind = 'r' // SET, GET, WATCH and EXEC
-	simLock     simKind = 'k' // SET NX PX, the scripts that renew and release, LOCK.TOKEN
+	simLock     simKind = 'k' // SET NX PX, the scripts that renew and release, LOCK.ACQUIRE, LOCK.RELEASE, LOCK.TOKEN
 	simHold     simKind = 'h' // Redisson's reentrant lock
 	simQueue    simKind = 'q' // RPUSH, BLPOP
 )
@@ -42,6 +42,8 @@ const (
 	opRenew   simVerb = "renew"
 	opRelease simVerb = "release"
 	opToken   simVerb = "LOCK.TOKEN"
+	opWait    simVerb = "LOCK.ACQUIRE WAIT"
+	opLeave   simVerb = "LOCK.RELEASE"
 	opHold    simVerb = "lock"
 	opUnhold  simVerb = "unlock"
 	opPop     simVerb = "BLPOP"
@@ -57,6 +59,7 @@ type simOp struct {
 	ttl    time.Duration
 	call   time.Duration // when it was sent
 	ret    time.Duration // when it was answered
+	wait   time.Duration // how long it may wait
 	lease  time.Duration // a lease that it sets runs from this time on, or from a later one
 	unseen bool          // nobody knows whether it took effect
 	reply  store.Reply
@@ -141,9 +144,9 @@ func (c *simClient) next() {
 		c.final = c.final[1:]
 	} else {
 		c.ops = []*simOp{c.choose(s.pickKey())}
-		for s.chance(5) && c.ops[0].verb != opPop && len(c.ops) < 3 {
+		for s.chance(5) && !c.ops[0].blocks() && len(c.ops) < 3 {
 			op := c.choose(s.pickKey())
-			if op.verb == opPop || op.verb == opWatch || op.verb == opExec || c.ops[0].verb == opWatch || c.ops[0].verb == opExec || c.uses(op.key) {
+			if op.blocks() || op.verb == opWatch || op.verb == opExec || c.ops[0].verb == opWatch || c.ops[0].verb == opExec || c.uses(op.key) {
 				break
 			}
 			c.ops = append(c.ops, op)
@@ -172,7 +175,7 @@ func (c *simClient) send() {
 	for _, op := range c.ops {
 		op.client, op.call = c.i, s.now()
 		switch op.verb {
-		case opPush, opSet, opExec, opAcquire:
+		case opPush, opSet, opExec, opAcquire, opWait:
 			op.mark = op.arg
 		case opRenew, opRelease, opHold, opUnhold:
 			op.mark = c.name()
@@ -183,7 +186,7 @@ func (c *simClient) send() {
 	for i, op := range c.ops {
 		calls[i] = op.command()
 	}
-	if c.ops[0].verb == opPop {
+	if c.ops[0].blocks() {
 		b := &Blocked{Call: calls[0], Done: func(r store.Reply) { c.done(from, []store.Reply{r}) }}
 		c.node.n.Block(b)
 		c.node.n.Flush()
@@ -321,8 +324,12 @@ func (c *simClient) choose(k *simKey) *simOp {
 			op.verb = opGet
 		case n == 6 && held != "":
 			op.verb, op.arg, op.ttl = opToken, held, 0
-		case held == "":
+		case held == "" && n%2 == 0:
 			op.verb, op.arg = opAcquire, c.name()
+		case held == "":
+			op.verb, op.arg, op.wait = opWait, c.name(), simWaits[s.r.IntN(len(simWaits))]
+		case n == 3:
+			op.verb, op.arg = opLeave, held
 		case n < 3:
 			op.verb, op.arg = opRenew, held
 		case n < 5:
@@ -360,15 +367,17 @@ func (c *simClient) chooseRegister(op *simOp) {
 	}
 }
 
+var simWaits = []time.Duration{50 * ms, 300 * ms, 1500 * ms}
+
 var simTTLs = []time.Duration{30 * ms, 100 * ms, 300 * ms, time.Second, 3 * time.Second}
 
 // learned makes the client remember what it was told.
 func (c *simClient) learned(op *simOp) {
-	granted := op.verb == opAcquire && op.reply.Kind == store.Simple || op.verb == opHold && op.reply.Kind == store.Null
+	granted := op.verb == opAcquire && op.reply.Kind == store.Simple || op.verb == opWait && op.reply.Kind == store.Array || op.verb == opHold && op.reply.Kind == store.Null
 	switch {
 	case granted:
 		c.token[op.key] = op.arg
-	case op.verb == opRelease, (op.verb == opRenew || op.verb == opToken) && op.reply.Int == 0, op.verb == opUnhold && op.reply.Int == 0 && op.reply.Kind != store.Integer,
+	case op.verb == opRelease, op.verb == opLeave, (op.verb == opRenew || op.verb == opToken) && op.reply.Int == 0, op.verb == opUnhold && op.reply.Int == 0 && op.reply.Kind != store.Integer,
 		op.verb == opUnhold && op.reply.Int == 1:
 		delete(c.token, op.key)
 	case op.verb == opWatch:
@@ -381,6 +390,9 @@ func (c *simClient) learned(op *simOp) {
 		delete(c.seen, op.key)
 	}
 }
+
+// blocks reports whether the operation is a blocking command.
+func (op *simOp) blocks() bool { return op.verb == opPop || op.verb == opWait }
 
 // command returns the call by which a session submits the operation.
 func (op *simOp) command() Call {
@@ -396,6 +408,10 @@ func (op *simOp) command() Call {
 		return simCall("SET", op.key, op.arg, "NX", "PX", px)
 	case opRenew:
 		return simCall("EVAL", scriptRenew, "2", op.key, "channel", op.arg, op.mark, px)
+	case opWait:
+		return simCall("LOCK.ACQUIRE", op.key, op.arg, "PX", px, "WAIT", strconv.FormatInt(op.wait.Milliseconds(), 10))
+	case opLeave:
+		return simCall("LOCK.RELEASE", op.key, op.arg)
 	case opToken:
 		return simCall("LOCK.TOKEN", op.key, "OWNER", op.arg)
 	case opRelease:

@@ -298,7 +298,7 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 		&forward.Forwarded{
 			Client: c.client,
 			Done:   func(body []byte, err error) { results <- forwardResult{body, err} },
-			Waits:  func() { c.runs.Store(true) },
+			Waits:  func(uint64) { c.runs.Store(true) },
 		})
 	giveUp := func() { rt.link.Resolve(call, nil, errUnknown) }
 	c.sent()

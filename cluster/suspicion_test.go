@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
 )
 
 // A request whose script has run for long when the link to its leader ends does not reach the next leader. Others are sent again.
@@ -37,7 +36,7 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 						reply = n.start("INCR counter")
 					}
 					r := bufio.NewReader(far)
-					f, err := frame.Read(r)
+					f, err := readCall(r)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -80,7 +79,7 @@ func TestNodeIsToldOfALongScript(t *testing.T) {
 			l.Start(forward.Submit, func(buf []byte) []byte {
 				return forward.AppendSubmit(buf, forward.Ticket{ID: uint64(len(pending)), Low: 1}, l.Token, calls, forward.Minor)
 			}, &forward.Forwarded{
-				Waits: func() { told = time.Since(start) },
+				Waits: func(uint64) { told = time.Since(start) },
 				Done: func([]byte, error) {
 					if told == 0 {
 						done <- name

@@ -45,6 +45,9 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
 	s.srv.stats.called(cmd, 0) // its duration is waiting time
+	if b := s.blocked.Load(); b != nil && cmd == s.srv.acquireCmd {
+		s.noteLock(cmd, b.Call.Args, b.Call.DB, reply)
+	}
 	if reply.Kind == store.None {
 		s.closeAfterReply() // a client would take the next command's reply for this one's
 	}
@@ -80,6 +83,13 @@ func (s *session) waits() bool {
 	return s.blocked.Load() != nil || s.parked.Load() || s.replicas.Load() != nil
 }
 
+// waitsForLock reports whether the session waits for a lock. If its client has hung up, it has left, even if it may still read: a lock that
+// nobody knows of would keep others waiting.
+func (s *session) waitsForLock() bool {
+	b := s.blocked.Load()
+	return b != nil && store.TakesLock(b.Call.Cmd)
+}
+
 // blockHere runs a blocking command on the session's own goroutine, until the command ends or the client leaves.
 func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 	s.submit()
@@ -96,7 +106,7 @@ func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 		s.endBlock(cmd, r)
 	case <-gone:
 		stop()
-		if s.conn.aheadEnd == io.EOF {
+		if s.conn.aheadEnd == io.EOF && !s.waitsForLock() {
 			s.unblock() // the client may still read the reply, if the leader has one already
 			s.endBlock(cmd, <-done)
 			return

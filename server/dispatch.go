@@ -318,6 +318,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 			s.display(cmd, s.calls[i].Args) // MONITOR shows EXEC after the commands of the transaction, as in Redis
 			s.used(cmd)
 		} else {
+			s.noteLock(cmd, s.calls[i].Args, s.calls[i].DB, r)
 			s.reply(cmd, r)
 		}
 		s.ran(cmd, s.calls[i].Args, each)

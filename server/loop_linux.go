@@ -229,7 +229,7 @@ func (l *loop) event(ev *unix.EpollEvent) {
 			c.hungUp = true
 			switch c.state {
 			case connBlocked:
-				if ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || c.s.parked.Load() {
+				if ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || c.s.parked.Load() || c.s.waitsForLock() {
 					l.retire(c)
 				} else {
 					// The client sends no more, but may still read. If its command is served before unblock ends it, the

@@ -100,7 +100,7 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 // the present time.
 func findGrants(table *store.Table) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
-	for _, name := range []string{"set", "setex", "psetex", "getex", "expire", "pexpire", "restore"} {
+	for _, name := range []string{"set", "setex", "psetex", "getex", "expire", "pexpire", "restore", "lock.acquire", "lock.renew"} {
 		found[table.Lookup([]byte(name))] = true
 	}
 	return found

@@ -36,11 +36,14 @@ type Server struct {
 	debugCmd *store.Command
 
 	trackingCmd *store.Command
-	hub         *Hub
-	pause       *pause
-	params      *params
-	stats       *stats
-	aclLog      aclLog
+	locks       lockSessions
+	// The commands of lockstep's own locks; nil for a Sentinel.
+	acquireCmd, renewCmd, releaseCmd *store.Command
+	hub                              *Hub
+	pause                            *pause
+	params                           *params
+	stats                            *stats
+	aclLog                           aclLog
 
 	clientMemory clientMemory
 	ownWork      allOwnWork
@@ -137,6 +140,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.kills = findKills(srv.handlers)
 	srv.grants = findGrants(table)
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
+	srv.acquireCmd, srv.renewCmd, srv.releaseCmd = table.Lookup([]byte("lock.acquire")), table.Lookup([]byte("lock.renew")), table.Lookup([]byte("lock.release"))
 	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})
 	srv.docs = newCommandDocs(table)
 	srv.purging.do = debug.FreeOSMemory
@@ -319,6 +323,7 @@ func (srv *Server) hungUp(s *session) {
 }
 
 func (srv *Server) unregister(s *session) {
+	srv.locks.end(s)
 	srv.hub.tracker.disable(s)
 	s.conn.drop()
 	srv.clientMemory.strangers.Add(-s.conn.strange.Swap(0))

@@ -16,7 +16,7 @@ var acquireCommands = []Command{
 		Name: lockAcquire, Arity: -5, Flags: Write | DenyOOM | Fast | Blocking, Group: "lock", Since: "0.2.0",
 		Keys:    firstKey(KeyRW | KeyAccess | KeyInsert),
 		Summary: "Takes a lock; waits for it in a queue.",
-		Usage:   "key owner PX milliseconds [WAIT milliseconds] [REENTRANT]", Run: cmdLockAcquire,
+		Usage:   "key owner PX milliseconds [WAIT milliseconds] [REENTRANT] [SESSION]", Run: cmdLockAcquire,
 	},
 	{
 		Name: "lock.renew", Arity: -5, Flags: Write | Fast, Group: "lock", Since: "0.2.0",
@@ -35,7 +35,9 @@ var acquireCommands = []Command{
 // lockOptions are the words of LOCK.ACQUIRE, LOCK.RENEW and LOCK.RELEASE.
 type lockOptions struct {
 	px, wait, token []byte // the argument behind the word; nil: the word is missing
+	unchanged       []byte // a node that releases a lock for a client that has left: the number of the write set that granted it
 	reentrant       bool
+	session         bool // the connection's node renews and releases the lock
 }
 
 // lockWords is a set of such words.
@@ -46,10 +48,12 @@ const (
 	wordWait
 	wordReentrant
 	wordToken
+	wordSession
+	wordUnchanged
 
-	acquireWords = wordPX | wordWait | wordReentrant
+	acquireWords = wordPX | wordWait | wordReentrant | wordSession
 	renewWords   = wordPX | wordToken
-	releaseWords = wordToken
+	releaseWords = wordToken | wordUnchanged
 )
 
 // parseLockOptions parses the words behind the owner. ok is false for a word that allowed does not have, one without its argument, and one
@@ -64,8 +68,13 @@ func parseLockOptions(args [][]byte, allowed lockWords) (o lockOptions, ok bool)
 			value = &o.wait
 		case allowed&wordToken != 0 && equalFold(word, "token"):
 			value = &o.token
+		case allowed&wordUnchanged != 0 && equalFold(word, "unchanged"):
+			value = &o.unchanged
 		case allowed&wordReentrant != 0 && equalFold(word, "reentrant") && !o.reentrant:
 			o.reentrant = true
+			continue
+		case allowed&wordSession != 0 && equalFold(word, "session") && !o.session:
+			o.session = true
 			continue
 		}
 		if i++; value == nil || *value != nil || i == len(args) {
@@ -121,7 +130,21 @@ func lockWait(arg []byte) (ms int64, fault *Reply) {
 var (
 	noOwner        = Err(ErrNoOwner)
 	waitNotInteger = Err(ErrWaitNotInteger)
+	noSession      = Err(ErrNoSession)
+	shortSession   = Err(ErrShortSession)
 )
+
+// minSessionLease is the least lease of a lock with SESSION, in ms: the node renews such locks once a second.
+const minSessionLease = 3000
+
+// SessionLease returns the lease in ms that a call of LOCK.ACQUIRE with SESSION asks for; ok is false without SESSION.
+func SessionLease(args [][]byte) (ms int64, ok bool) {
+	o, ok := parseLockOptions(args[3:], acquireWords)
+	if !ok || !o.session {
+		return 0, false
+	}
+	return redistext.ParseInt(o.px)
+}
 
 // notGranted is the reply of a LOCK.ACQUIRE that does not get the lock.
 var notGranted = Reply{Kind: NullArray}
@@ -135,7 +158,12 @@ func cmdLockAcquire(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	if !c.TokensCounted() {
+	switch {
+	case l.session && (c.InScript || c.InMulti):
+		return noSession
+	case l.session && l.until-c.now.Lease < minSessionLease:
+		return shortSession
+	case !c.TokensCounted():
 		return noTokens
 	}
 	e := c.LookupWrite(c.DB, l.key)
@@ -295,7 +323,7 @@ func cmdLockRelease(c *Ctx) Reply {
 	switch {
 	case fault != nil:
 		return *fault
-	case holds == 0:
+	case holds == 0 || o.unchanged != nil && !c.unchangedSince(e, o.unchanged):
 		return Nil
 	case holds > 1:
 		c.HashSet(c.DB, key, owner, strconv.FormatInt(holds-1, 10))
@@ -314,6 +342,15 @@ func cmdLockRelease(c *Ctx) Reply {
 		c.Publish(Channel, unlockChannel(bytesToString(key)), "0")
 	}
 	return Zero
+}
+
+// unchangedSince reports whether an entry is as the write set with the number seq has left it, but for a longer lease.
+func (c *Ctx) unchangedSince(e *Entry, seq []byte) bool {
+	changed := e.changed
+	if c.env.Corrected != nil {
+		changed = c.env.Corrected(changed)
+	}
+	return strconv.FormatUint(changed, 10) == string(seq)
 }
 
 // unlockChannel is the channel on which Redisson tells the clients that wait for a lock of its release.

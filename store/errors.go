@@ -82,6 +82,8 @@ const (
 	ErrWaitNotInteger  Error = "ERR WAIT is not an integer or out of range"
 	ErrLockPlain       Error = "LOCKMODE the owner holds this lock as a plain lock, which is not REENTRANT"
 	ErrLockOther       Error = "LOCKMODE the owner holds a lock of another kind at this key"
+	ErrNoSession       Error = "ERR SESSION is not for transactions and scripts: send LOCK.ACQUIRE by itself"
+	ErrShortSession    Error = "ERR SESSION needs a lease of 3000 ms or more (PX), because the node renews such locks once a second"
 	ErrNoTokens        Error = "ERR tokens are not counted while a node of the cluster may run version 0.1.0: upgrade all nodes first"
 	ErrDumpEngine      Error = "ERR Failed loading engine name"
 	ErrDumpDescription Error = "ERR Failed loading library description"

@@ -143,7 +143,7 @@ func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty 
 	}
 }
 
-// overwrite deletes a key and lets write create it. If the key existed, no event "new" is published and no client woken.
+// overwrite deletes a key and lets write create it. If the key existed and exists again, no event "new" is published and no client woken.
 func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	wanted, ready := c.events, len(c.ready)
 	if existed = c.discard(key); existed {
@@ -151,7 +151,7 @@ func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	}
 	defer func() { c.events = wanted }() // write may panic: Ctx.Call ends a command in this way
 	write()
-	if existed {
+	if existed && c.peek(c.DB, bytesToString(key)) != nil {
 		c.ready = c.ready[:ready]
 	}
 	return existed

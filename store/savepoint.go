@@ -126,9 +126,7 @@ func (t *Txn) remove(db int, key string) {
 	if e := t.peek(db, key); e != nil {
 		t.size -= e.size()
 		t.replace(db, e.key, nil)
-		if t.freeing {
-			t.ready = append(t.ready, ReadyKey{db, e.key, TypeFree})
-		}
+		t.noteFree(db, e.key)
 	}
 }
 

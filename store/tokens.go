@@ -72,7 +72,7 @@ func (t *tokens) of(db int, e *Entry) uint64 { return max(e.token, t.swaps[db]) 
 
 // TokensAbove lets the next token be larger than n, or as large as allowed, and larger than all before. From then on tokens are counted.
 func (t *Txn) TokensAbove(n int64) {
-	n = min(max(n, 1), MaxFirstToken)
+	n = min(max(n, int64(t.seq), 1), MaxFirstToken) // keys that version 0.1.0 created have smaller numbers than t.seq
 	t.ws.begin(opTokens, t.ws.db)
 	t.ws.newer = true
 	t.ws.int(n)

@@ -345,3 +345,23 @@ func TestLockCommands(t *testing.T) {
 		t.Error("the same token again is a write")
 	}
 }
+
+// TestTokensWithAWrongClock: tokens begin above the numbers of the keys that version 0.1.0 has created, even if the time of day is wrong.
+func TestTokensWithAWrongClock(t *testing.T) {
+	d := newTestDB(t)
+	d.seq = 499
+	d.do("SET", "k", "v")
+	txn := d.begin()
+	txn.TokensAbove(-5)
+	d.apply(txn)
+	restored, err := Restore(bytes.NewReader(encode(t, d.s)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.s = restored
+	first := d.token("k")
+	d.do("SET", "k", "w")
+	if got := d.token("k"); got <= first {
+		t.Errorf("token %d after %d", got, first)
+	}
+}

@@ -24,6 +24,8 @@ type Env struct {
 	Older func() bool
 	// SameOwnerNX makes SET … NX reply OK if the key already has the value (see sameOwner).
 	SameOwnerNX bool
+	// Corrected, if not nil, returns the number of the write set whose leases the write set seq has only lengthened, or seq.
+	Corrected func(seq uint64) uint64
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
 	// ACL is what the node's own configuration adds to the users that the replicated state contains.

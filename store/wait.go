@@ -34,6 +34,20 @@ type ReadyKey struct {
 // NoteFree says whether clients wait for locks: then TakeReady also returns deleted keys.
 func (t *Txn) NoteFree(on bool) { t.freeing = on }
 
+// mostFreed is how many keys TakeReady returns at most, roughly: if more are deleted, any key may be ready.
+const mostFreed = 10_000
+
+// noteFree notes that a key was deleted, if clients wait for locks.
+func (t *Txn) noteFree(db int, key string) {
+	switch {
+	case !t.freeing:
+	case len(t.ready) >= mostFreed:
+		t.swapped = true
+	default:
+		t.ready = append(t.ready, ReadyKey{db, key, TypeFree})
+	}
+}
+
 // TakeReady returns keys that became lists or sorted sets; all means any key. Serve blocked clients only after a whole command, transaction
 // or script.
 func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
@@ -134,6 +148,6 @@ func (t *Txn) LockOwners(db int, key []byte, fn func(owner string) bool) {
 	case e.typ == TypeString:
 		fn(e.str)
 	case e.typ == TypeHash:
-		e.Fields().Each(func(f Field) bool { return fn(f.Name) })
+		e.Fields().Each(func(f Field) bool { return f.Name == "mode" || fn(f.Name) })
 	}
 }

@@ -161,7 +161,7 @@ func (o *Outbox) write(out []byte) bool {
 type Forwarded struct {
 	Client *fair.Client                 // the client that has sent the request; nil: none
 	Done   func(body []byte, err error) // called once, with the result or an error
-	Waits  func()                       // if not nil: called when the peer says that the request waits, or runs for long
+	Waits  func(place uint64)           // if not nil: called when the peer says that the request waits, in which place, or runs for long
 }
 
 // Link is a connection over which this node forwards requests to a peer.
@@ -221,12 +221,12 @@ func (l *Link) Cancel(call uint64, how int32) {
 }
 
 // progress is called when the peer says that a call waits, or runs for long.
-func (l *Link) progress(id uint64) {
+func (l *Link) progress(id uint64, body []byte) {
 	l.mu.Lock()
 	f := l.waiting[id]
 	l.mu.Unlock()
 	if f != nil && f.Waits != nil {
-		f.Waits()
+		f.Waits(ReadPlace(body))
 	}
 }
 
@@ -267,7 +267,7 @@ func (l *Link) Read(r *bufio.Reader) {
 		case err == nil && f.Kind == Result:
 			l.Resolve(f.ID, f.Body, nil)
 		case err == nil && f.Kind == Waits:
-			l.progress(f.ID)
+			l.progress(f.ID, f.Body)
 		default:
 			return
 		}

@@ -35,16 +35,20 @@ import (
 //	                  token of the link, then n=1 and a call: a blocking command. If the sender
 //	                  did not send the command at once, two fields follow: 1 if the command has
 //	                  waited at a leader, else 0; and the time since the sender got it from
-//	                  its client, in µs. Older versions skip these two fields
+//	                  its client, in µs. A third follows if a leader has given the command a place
+//	                  in the queue: that place. Older versions skip these fields
 //	kind 6  cancel    how (1 byte, Link.Cancel). If a block frame had this id, its blocking command
 //	                  is to be cancelled. If a submit frame had this id, its client was cut off
 //	kind 7  claim     boot number of the sender, token of the link: the sender uses this
 //	                  connection for its writes and blocking commands. The result is how far the
 //	                  log has come, and a token: the given one if it is valid, else a new one.
 //	                  Or the result is one error: BUSY (to version 0.1.0: not executed)
-//	kind 8  waits     no body. To the sender of a block frame: the command waits. To the sender of a
-//	                  submit frame: one of its scripts runs for long
-//	kind 9  alive     no body: the sender has blocked clients and lives
+//	kind 8  waits     To the sender of a block frame: the command waits; the body is its place in the
+//	                  queue, as a number that grows through all terms. To the sender of a submit
+//	                  frame, without a body: one of its scripts runs for long
+//	kind 9  alive     the sender has blocked clients and lives. With a body of 1 byte: the sender has
+//	                  sent all blocking commands that waited at an earlier leader. Older versions
+//	                  skip the body
 //	kind 10 admin     what (1 byte) | str id | str peer address: a change of
 //	                  membership; the result is a status reply or an error reply
 //	kind 20 position  no body, or 1 (1 byte). The result is the index up to which the asked
@@ -176,6 +180,7 @@ var (
 type Waited struct {
 	Age    time.Duration // time since the command came to its node
 	Joined bool          // the command has waited at a leader already
+	Place  uint64        // the place that an earlier leader has given the command; 0: none
 }
 
 func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, w Waited, minor byte) []byte {
@@ -187,7 +192,11 @@ func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, w Waited, min
 		return buf
 	}
 	buf = append(buf, byte(store.Flag(w.Joined).Int))
-	return binary.AppendUvarint(buf, uint64(w.Age.Microseconds()))
+	buf = binary.AppendUvarint(buf, uint64(w.Age.Microseconds()))
+	if w.Place != 0 {
+		buf = binary.AppendUvarint(buf, w.Place)
+	}
+	return buf
 }
 
 // maxAge is longer than any node has been running.
@@ -201,6 +210,9 @@ func ReadWaited(rest []byte) (Waited, error) {
 	r := codec.Reader{B: rest}
 	w := Waited{Joined: r.Uvarint() != 0}
 	w.Age = time.Duration(min(r.Uvarint(), uint64(maxAge.Microseconds()))) * time.Microsecond
+	if len(r.B) > 0 {
+		w.Place = r.Uvarint()
+	}
 	if r.Bad {
 		return Waited{}, frame.ErrMalformed
 	}
@@ -210,6 +222,15 @@ func ReadWaited(rest []byte) (Waited, error) {
 func AppendClaim(buf []byte, boot, token uint64) []byte {
 	buf = binary.BigEndian.AppendUint64(buf, boot)
 	return binary.BigEndian.AppendUint64(buf, token)
+}
+
+// ReadPlace decodes the body of a waits frame; 0 if it has none.
+func ReadPlace(body []byte) uint64 {
+	r := codec.Reader{B: body}
+	if place := r.Uvarint(); !r.Bad {
+		return place
+	}
+	return 0
 }
 
 // ReadOneReply decodes a result that is one reply.
