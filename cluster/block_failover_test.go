@@ -19,8 +19,8 @@ func TestBlockedThroughElection(t *testing.T) {
 		_, short := p.wait(p.b, "BLPOP none 10")
 		_, over := p.wait(p.b, "BLPOP none 3")
 		time.Sleep(time.Second)
-		p.depose()
 		p.cut()
+		p.depose()
 		time.Sleep(2200 * ms)
 		p.silent(over) // nobody knows whether it was served
 		p.lead()
