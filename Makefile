@@ -78,7 +78,7 @@ vulnerabilities:
 # and clean stops; make test does three kills, and two transfers and stops.
 KILLS ?= 1000
 kills:
-	LOCKSTEP_KILLS=$(KILLS) LOCKSTEP_TRANSFERS=$$(($(KILLS) / 10)) $(GO) test -count=1 -timeout 3h -v ./conformance/kills
+	LOCKSTEP_KILLS=$(KILLS) LOCKSTEP_TRANSFERS=$$(($(KILLS) / 10)) LOCKSTEP_WAITERS=1000 LOCKSTEP_QUEUE_KILLS=20 LOCKSTEP_DEADLOCKS_FOR=10m $(GO) test -count=1 -timeout 3h -v ./conformance/kills
 
 # Real nodes while everything is broken that can be; what every client saw is
 # checked. Needs root. make test does half a minute of it.
