@@ -10,7 +10,7 @@ ruby -r./adapters -e 'Adapters::ALL.map { |a| "client #{a.client} #{a.version}" 
 # Most tests wait, so many run at once. Sidekiq and the failover, which must
 # have the servers for itself, come after them.
 status=0
-for run in "locks_test.rb recipes_test.rb" sidekiq_test.rb failover.rb; do
+for run in "locks_test.rb recipes_test.rb" acquire_test.rb sidekiq_test.rb failover.rb; do
   # shellcheck disable=SC2086 # files
   MT_CPU=48 timeout 300 ruby -e 'ARGV.each { |file| require "./#{file}" }; ARGV.clear' $run >"$log" 2>&1 || { status=1; cat "$log"; }
   grep -E '^[0-9]+ runs, ' "$log" || { status=1; echo "$run: no result"; }

@@ -7,8 +7,8 @@ cd "$(dirname "$0")/rust"
 log=target/run.log
 mkdir -p target
 sed -n 'N;s/^name = "\(redis\|rslock\)"\nversion = "\(.*\)"/client \1 \2/p;D' Cargo.lock
-# cargo runs the two test programs one after the other, so that the failover
-# has the servers for itself. One fails: the other runs all the same.
+# cargo runs the test programs one after the other, so that the failover
+# has the servers for itself. One fails: the others run all the same.
 status=0
 cargo test --quiet --locked --no-fail-fast >"$log" 2>&1 || status=1
 if [[ $status -ne 0 ]]; then cat "$log"; fi

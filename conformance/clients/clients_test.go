@@ -122,7 +122,7 @@ func requireDatabase(t *testing.T, start func() (string, error)) string {
 // accounts returns the statements that make the table of docs/fencing.md, the document's own statement included.
 func accounts(t *testing.T) string {
 	t.Helper()
-	for _, code := range examples(t) {
+	for _, code := range examples(t, "fencing.md") {
 		if code.language == "sql" {
 			column, _, _ := strings.Cut(code.text, ";")
 			return "CREATE TABLE account (id text PRIMARY KEY, balance bigint NOT NULL);\n" + column

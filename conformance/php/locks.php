@@ -6,6 +6,7 @@ declare(strict_types=1);
 // test is a process of its own, and a contention's clients are processes, too.
 
 require __DIR__ . '/adapters.php';
+require __DIR__ . '/acquire.php';
 
 function acquire_and_release(callable $make, string $key): void
 {
@@ -172,4 +173,4 @@ foreach (['phpredis', 'predis'] as $client) {
         $tests[] = [$about, $name, missing('plain TLS'), fn () => refused($client, $ssl)];
     }
 }
-run($tests, 24);
+run([...$tests, ...acquireTests()], 24);

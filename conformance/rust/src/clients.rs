@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::place::{Addrs, MASTER, pem};
 use crate::{Held, Library, Locker};
 
-const REDIS: &str = "1.8.1";
+pub const REDIS: &str = "1.8.1";
 const RSLOCK: &str = "0.10.0";
 
 pub const UNLOCK: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
