@@ -26,7 +26,7 @@ lint:
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "run: gofmt -w" $$fmt; exit 1; fi
 	$(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
-	cd conformance/go && $(GO) vet .
+	cd conformance/go && $(GO) vet ./...
 	$(GO) -C bench vet ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) -C bench vet ./...
 	$(GO) tool staticcheck ./...
@@ -75,10 +75,13 @@ vulnerabilities:
 	GO=$(GO) .ci/vulnerabilities
 
 # So many kills of the leader under load, and a tenth as many planned transfers
-# and clean stops; make test does three kills, and two transfers and stops.
+# and clean stops; make test does three kills, and two transfers and stops. Then so long
+# of kills while clients of every kind take one lock; make test does two kills.
 KILLS ?= 1000
+EXCLUSION ?= 10m
 kills:
 	LOCKSTEP_KILLS=$(KILLS) LOCKSTEP_TRANSFERS=$$(($(KILLS) / 10)) LOCKSTEP_WAITERS=1000 LOCKSTEP_QUEUE_KILLS=20 LOCKSTEP_DEADLOCKS_FOR=10m $(GO) test -count=1 -timeout 3h -v ./conformance/kills
+	LOCKSTEP_CLIENTS=1 LOCKSTEP_EXCLUSION=$(EXCLUSION) $(GO) test -count=1 -timeout 0 -v -run '^TestOneNameEveryClient$$' ./conformance/clients
 
 # Real nodes while everything is broken that can be; what every client saw is
 # checked. Needs root. make test does half a minute of it.

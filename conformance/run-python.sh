@@ -12,6 +12,8 @@ if ! cmp -s requirements.txt .venv/installed; then
   cp requirements.txt .venv/installed
 fi
 export PYTHONDONTWRITEBYTECODE=1
+# With arguments it runs a program instead of the tests.
+if [[ $# -gt 0 ]]; then exec .venv/bin/python "$@"; fi
 # Most tests wait for leases; the failover must have the servers for itself.
 status=0
 .venv/bin/pytest --tb=short -m "not failover" -n 12 || status=1
