@@ -255,8 +255,10 @@ func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
 func (n *Node) Abandon(b *Blocked) {
 	k := n.blockRegistry
 	k.mu.Lock()
-	if b.state == blockDone {
+	if b.state == blockDone { // the session has not taken the reply
+		leave := k.leaves(b)
 		k.mu.Unlock()
+		leave()
 		return
 	}
 	cancel := k.cancelling(b, quitNow)
@@ -358,8 +360,11 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 		switch r.err {
 		case nil:
 			reply = r.replies[0]
-			if k.n.cfg.Ephemeral && len(w.given.list) > 0 {
-				k.letGo(b, granted{reply, w.given}) // there is no note
+			if k.n.cfg.Ephemeral && len(w.given.list) > 0 { // there is no note
+				k.mu.Lock()
+				b.noted = &granted{reply, w.given}
+				k.mu.Unlock()
+				k.letGo(b, *b.noted)
 			}
 		case errLate:
 			k.late(b, granted{r.replies[0], r.due}, r.since)

@@ -242,6 +242,7 @@ type blockedClients struct {
 	last   uint64                                 // number of the latest order
 	term   uint64                                 // Raft term of the leader
 	came   uint64                                 // how many clients have come in this term
+	began  time.Duration                          // monotonic time at which the term began here
 
 	ready  readyList // the keys whose blocked clients have yet to be served
 	before readyList // the value of ready when the present batch began
@@ -249,7 +250,8 @@ type blockedClients struct {
 	// The changes by the present batch, for rollback.
 	served   []*blockedClient
 	joined   []*blockedClient
-	answered []*request // the requests of the clients in served, until addAnswered adds these requests to the batch
+	handed   map[waitKey]struct{} // the locks that the present batch has handed on
+	answered []*request           // the requests of the clients in served, until addAnswered adds these requests to the batch
 
 	buried atomic.Int32 // length of dead
 	mu     sync.Mutex
@@ -345,7 +347,7 @@ func (ws *blockedClients) placeOf(w *blockedClient) uint64 {
 	switch {
 	case w.waited.Place != 0:
 		return w.waited.Place
-	case w.waited.Age != 0:
+	case w.waited.Age != 0 && w.since < ws.began:
 		return ws.term << placeBits
 	}
 	return ws.nextPlace()
@@ -466,6 +468,7 @@ func (ws *blockedClients) clear() {
 	clear(ws.served)
 	clear(ws.joined)
 	clear(ws.answered)
+	clear(ws.handed)
 	ws.served, ws.joined, ws.answered = ws.served[:0], ws.joined[:0], ws.answered[:0]
 }
 

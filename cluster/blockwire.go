@@ -33,7 +33,7 @@ type peerConn struct {
 
 	heard   atomic.Uint64 // number of frames received
 	claimed atomic.Bool   // the peer has sent a claim over this connection, and was not refused
-	sentAll atomic.Bool   // the peer has sent all blocking commands that waited at an earlier leader
+	sentAll atomic.Uint64 // Raft term in which the peer has last sent all blocking commands that waited at an earlier leader
 
 	dismissed atomic.Bool // the peer is no member any more
 	cutOff    cutOffCalls

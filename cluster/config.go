@@ -165,6 +165,8 @@ type Config struct {
 	random func() uint64
 	// ready, if not nil, is called before the sequencer takes a batch: a test decides what is in it, in which order.
 	ready func(*sequencer)
+	// sentAll, in tests, replaces Node.sentAll.
+	sentAll func() bool
 
 	peers *peerport.Dialer // connects to other nodes
 

@@ -39,18 +39,32 @@ func (e *early) holds(w *blockedClient) bool {
 	return true
 }
 
-// look returns the held commands, in order, if the batch that begins now is to evaluate them.
-func (e *early) look(batch uint64, now time.Duration, sentAll func() bool) []*request {
+// look returns the requests of the batch that begins now. When the time of holding is over, these are the held commands and the blocking
+// commands of q, in order, and then the others of q.
+func (e *early) look(q []*request, batch uint64, now time.Duration, sentAll func() bool) []*request {
 	switch {
 	case e.over:
-		return nil
-	case e.sent != 0 && batch > e.sent || now >= e.until: // the batch e.sent has evaluated what the nodes had sent
+	case e.sent != 0 && batch > e.sent || now >= e.until: // what the nodes had sent by the batch e.sent is held, or in q
 		e.over = true
-		return e.take()
+		return e.merge(q)
 	case e.sent == 0 && sentAll():
 		e.sent = batch
 	}
-	return nil
+	return q
+}
+
+// merge returns the held commands and the blocking commands of q, in order, and then the others of q. q may have held commands, too.
+func (e *early) merge(q []*request) []*request {
+	var others []*request
+	for _, r := range q {
+		switch w := r.blockedClient; {
+		case w == nil:
+			others = append(others, r)
+		case !w.early:
+			e.held = append(e.held, r)
+		}
+	}
+	return append(e.take(), others...)
 }
 
 // take removes the held commands and returns them in order: those with a place, those that came to their nodes before the change of
@@ -76,13 +90,16 @@ func (e *early) take() []*request {
 
 // sentAll reports whether this node and all others that live have sent the sequencer their clients that waited at an earlier leader.
 func (n *Node) sentAll(s *sequencer) bool {
+	if n.cfg.sentAll != nil {
+		return n.cfg.sentAll()
+	}
 	if !n.blockRegistry.hasSentAll(s) {
 		return false
 	}
 	sent := map[string]bool{n.cfg.ID: true}
 	n.mu.Lock()
 	for p := range n.callers {
-		sent[p.id] = sent[p.id] || p.claimed.Load() && p.sentAll.Load()
+		sent[p.id] = sent[p.id] || p.claimed.Load() && p.sentAll.Load() == s.term
 	}
 	n.mu.Unlock()
 	members, err := n.cons.Members()

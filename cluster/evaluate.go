@@ -20,8 +20,8 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	n := s.node
 	b := &batch{number: n.batches.Add(1), term: s.term}
 	var rest []*request
-	if held := s.early.look(b.number, n.cfg.Time.Monotonic(), func() bool { return n.sentAll(s) }); len(held) > 0 {
-		q = slices.Concat(held, q)
+	if !s.correcting { // such a batch answers no request
+		q = s.early.look(q, b.number, n.cfg.Time.Monotonic(), func() bool { return n.sentAll(s) })
 	}
 	s.settleFunctions()
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
@@ -189,7 +189,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if r.blockedClient == nil {
 			s.freeExpired(txn, r)
 			s.addAnswered(b)
-			if s.serveTurns.alone {
+			if s.serveTurns.alone || s.namesHanded(r) {
 				return q[:i], q[i:], false
 			}
 		}

@@ -186,3 +186,144 @@ func TestGrantThatWasUndone(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// never is Config.sentAll of a leader whose other nodes have not sent their clients.
+func never() bool { return false }
+
+// A client that came while its node's link was broken waits behind those that came to the leader in the same term before.
+func TestBrokenLinkGivesNoBetterPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		time.Sleep(300 * ms)
+		p.do("LOCK.ACQUIRE lock a PX 600000")
+		_, first := p.wait(p.Node, "LOCK.ACQUIRE lock first PX 60000 WAIT 500000")
+		time.Sleep(20 * time.Second)
+		p.cut()
+		synctest.Wait()
+		_, late := p.wait(p.b, "LOCK.ACQUIRE lock late PX 60000 WAIT 500000")
+		time.Sleep(50 * ms)
+		p.connect()
+		time.Sleep(300 * ms)
+		p.do("LOCK.RELEASE lock a")
+		synctest.Wait()
+		p.silent(late)
+		p.grantedLock(first)
+	})
+}
+
+// Commands that a new leader holds are not evaluated with an entry that only lengthens leases.
+func TestHeldCommandsBesideACorrection(t *testing.T) {
+	const clients = 5000
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.depose()
+		p.cfg.sentAll = never // from the next term on
+		p.lead()
+		var done []<-chan string
+		for i := range clients {
+			_, d := p.wait(p.Node, fmt.Sprintf("LOCK.ACQUIRE lock%d c PX 60000 WAIT 500000", i))
+			done = append(done, d)
+		}
+		p.log.decides(250*ms, once(commitSlowly))
+		slow := p.start("SET other x PX 10000")
+		<-slow
+		time.Sleep(600 * time.Second) // beyond the WAIT of all
+		lost := 0
+		for _, d := range done {
+			select {
+			case <-d:
+			default:
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("%d of %d commands have no reply after 600 s (WAIT 500 s)", lost, len(done))
+		}
+	})
+}
+
+// A command that a new leader holds is evaluated once, even if a batch was stopped for now meanwhile.
+func TestHeldCommandOfAStoppedBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, scriptCommand, makeUser)
+		p.depose()
+		p.cfg.sentAll = never // from the next term on
+		p.lead()
+		p.expect("OK", "MAKEUSER waits")
+		v := p.users()
+		time.Sleep(190 * ms)
+		p.log.decides(5*ms, once(commitSlowly))
+		blocker := p.start("SET a b")
+		synctest.Wait()
+		before := p.start("INCR counter")
+		synctest.Wait()
+		d := make(chan string, 1)
+		w := &blockedClient{origin: p.boot, id: 7}
+		w.req = &request{calls: p.call("LOCK.ACQUIRE lock c PX 60000 WAIT 500000"), blockedClient: w, finish: func(r *request) {
+			d <- fmt.Sprint(len(r.replies), " replies ", text(r.replies), r.err) // the node's own finish takes r.replies[0]
+		}}
+		p.routes.get().seq.submit(w.req)
+		synctest.Wait()
+		calls, long := p.call("SCRIPT 2"), make(chan string, 1)
+		calls[0].User, calls[0].Users = store.CallName("waits"), v
+		go func() { long <- text(p.Submit(calls, nil)) }()
+		<-blocker
+		<-before
+		<-long
+		time.Sleep(time.Second)
+		if got := <-d; !strings.HasPrefix(got, "1 replies [") {
+			t.Error(got)
+		}
+	})
+}
+
+// A client leaves while its lock is on the way, and has renewed the lock by another connection in the entry that gives it the lock, or right
+// behind it.
+func TestLockRenewedInTheEntryOfItsGrant(t *testing.T) {
+	for _, forwarded := range []bool{false, true} {
+		for _, touch := range []string{"LOCK.RENEW lock c PX 60000", "LOCK.RENEW lock c PX 90000", "SET lock c IFEQ c PX 60000"} {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t)
+				node := p.Node
+				if forwarded {
+					node = p.b
+				}
+				p.do("LOCK.ACQUIRE lock a PX 60000")
+				gone, _ := p.wait(node, "LOCK.ACQUIRE lock c PX 60000 WAIT 50000")
+				_, last := p.wait(p.Node, "LOCK.ACQUIRE lock d PX 60000 WAIT 50000")
+				p.log.decides(40*ms, always(commitSlowly))
+				first := p.start("SET x y")
+				synctest.Wait()
+				release := p.start("DEL lock")
+				synctest.Wait()
+				renew := p.start(touch)
+				<-first
+				synctest.Wait() // the batch with both is in flight
+				node.Abandon(gone)
+				<-release
+				if got := <-renew; got != "1" && got != "OK" {
+					t.Errorf("%s: %q", touch, got)
+				}
+				p.log.decides(0, nil)
+				time.Sleep(time.Second)
+				p.silent(last)
+				p.expect("c", "GET lock")
+			})
+		}
+	}
+}
+
+// A client leaves after its node has got the reply, and before its session has read it.
+func TestClientLeavesWithItsReply(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.do("LOCK.ACQUIRE lock a PX 60000")
+		gone, _ := p.wait(p.b, "LOCK.ACQUIRE lock b PX 600000 WAIT 50000")
+		_, c := p.wait(p.Node, "LOCK.ACQUIRE lock c PX 60000 WAIT 500000")
+		p.do("DEL lock")
+		synctest.Wait()
+		p.b.Abandon(gone)
+		time.Sleep(5 * time.Second)
+		p.grantedLock(c)
+	})
+}

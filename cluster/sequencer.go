@@ -213,7 +213,9 @@ func (s *sequencer) close() {
 func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
 	seq, _ := s.node.fsm.Position()
-	s.early.over, s.early.until = s.node.cfg.Ephemeral, s.node.cfg.Time.Monotonic()+queuesIn
+	began := s.node.cfg.Time.Monotonic()
+	s.blockedClients.began = began
+	s.early.over, s.early.until = s.node.cfg.Ephemeral, began+queuesIn
 	s.late.Reset(seq + 1)
 	// The first entry of a new leader tells its followers which earlier proposals are void, and carries the
 	// lease clock into its term.

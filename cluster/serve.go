@@ -77,7 +77,9 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 	case forward.Claim:
 		return p.serveClaim(f.ID, f.Body)
 	case forward.Alive:
-		p.sentAll.Store(p.sentAll.Load() || len(f.Body) == 1)
+		if len(f.Body) == 1 {
+			p.sentAll.Store(n.term())
+		}
 	case forward.Kill:
 		return n.serveKill(f, p)
 	case forward.Transfer:

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"lockstep/cluster/internal/fair"
@@ -245,6 +246,42 @@ func (s *sequencer) takeLeft(txn *store.Txn) {
 	}
 }
 
+// handOn notes that the present batch has handed on a lock.
+func (ws *blockedClients) handOn(k waitKey) {
+	if ws.handed == nil {
+		ws.handed = map[waitKey]struct{}{}
+	}
+	ws.handed[k] = struct{}{}
+}
+
+// namesHanded reports whether a request may touch a lock that this batch has handed on. It has to wait for the next batch: the node of a
+// client that left meanwhile tells by the number of the write set whether somebody has touched the lock since (blockRegistry.release).
+func (s *sequencer) namesHanded(r *request) bool {
+	handed := s.blockedClients.handed
+	if len(handed) == 0 {
+		return false
+	}
+	names := func(c *Call) bool {
+		if c.Cmd == nil {
+			return false
+		}
+		if c.Cmd.RunsLua() {
+			return true // it may touch keys that it does not name
+		}
+		keys, ok := c.Cmd.KeysOf(c.Args)
+		return !ok || slices.ContainsFunc(keys, func(key []byte) bool {
+			_, yes := handed[waitKey{c.DB, string(key), true}]
+			return yes
+		})
+	}
+	return slices.ContainsFunc(r.calls, func(c Call) bool {
+		if c.Txn == nil {
+			return names(&c)
+		}
+		return slices.ContainsFunc(c.Txn.Calls, func(c Call) bool { return names(&c) })
+	})
+}
+
 // lookAtLocks is how many keys of a request freeExpired looks at.
 const lookAtLocks = 64
 
@@ -370,6 +407,9 @@ func (s *sequencer) serveFirst(txn *store.Txn, p *place, key []byte, room *servi
 		return true
 	}
 	ws.answer(w, reply)
+	if len(w.req.spans) > 0 {
+		ws.handOn(p.queue.key)
+	}
 	keys, _ := txn.TakeReady()
 	ws.ready.add(ws, keys, false)
 	s.served(w, reply, txn.Writes().Size()-size, began, room)

@@ -51,6 +51,7 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	if reply.Kind == store.None {
 		s.closeAfterReply() // a client would take the next command's reply for this one's
 	}
+	s.grants = s.grants || s.srv.grants[cmd]
 	s.reply(cmd, s.settle(reply))
 	s.blocked.Store(nil)
 	if s.tracking.Load() != nil {

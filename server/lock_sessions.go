@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,10 +35,12 @@ type lockName struct {
 // sessionLock is a lock that a session holds.
 type sessionLock struct {
 	token string
-	px    []byte // its lease, as the client sent it
+	px    int64 // its lease in ms
 	third time.Duration
-	holds int       // how often the session has taken it with SESSION, less how often it has released it
+	holds int64     // how often the session has taken it with SESSION, less how often it has released it
 	due   time.Time // when it has to be renewed
+	user  string    // who has taken it
+	users uint64    // see session.caller
 	bytes int64
 }
 
@@ -57,7 +60,7 @@ func (s *session) noteLock(cmd *store.Command, args [][]byte, db int, r store.Re
 		}
 	case s.srv.releaseCmd:
 		if r.Kind == store.Integer {
-			s.srv.locks.released(s, lockName{db, string(args[1]), string(args[2])})
+			s.srv.locks.released(s, lockName{db, string(args[1]), string(args[2])}, r.Int)
 		}
 	}
 }
@@ -73,17 +76,19 @@ func (l *lockSessions) add(s *session, name lockName, token, px int64) {
 		l.of[s] = map[lockName]*sessionLock{}
 	}
 	lock, text := l.of[s][name], strconv.FormatInt(token, 10)
-	if lock == nil {
-		lock = &sessionLock{bytes: sessionLockCost + int64(len(name.key)+len(name.owner))}
+	third := time.Duration(min(px, maxSessionLease)) * time.Millisecond / 3
+	if lock == nil || lock.token != text {
+		fresh := &sessionLock{token: text, px: px, third: third, bytes: sessionLockCost + int64(len(name.key)+len(name.owner))}
+		if lock == nil {
+			s.holds(fresh.bytes)
+		}
+		lock = fresh // the former lock has ended
 		l.of[s][name] = lock
-		s.holds(lock.bytes)
-	} else if lock.token != text {
-		lock.holds = 0 // the former lock has ended
 	}
-	lock.token, lock.px = text, strconv.AppendInt(nil, px, 10)
-	lock.third = time.Duration(min(px, maxSessionLease)) * time.Millisecond / 3
+	lock.px, lock.third = max(lock.px, px), min(lock.third, third)
 	lock.holds++
 	lock.due = s.srv.cfg.Clock().Add(lock.third)
+	lock.user, lock.users = s.caller()
 	if !l.busy {
 		l.busy = true
 		go l.renew(s.srv)
@@ -93,12 +98,12 @@ func (l *lockSessions) add(s *session, name lockName, token, px int64) {
 // maxSessionLease is a lease in ms: longer ones are renewed as often as this one.
 const maxSessionLease = 24 * 3_600_000
 
-// released notes that a session has released a lock once.
-func (l *lockSessions) released(s *session, name lockName) {
+// released notes that a session has released a lock, and how often its owner still holds the lock.
+func (l *lockSessions) released(s *session, name lockName, left int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if lock := l.of[s][name]; lock != nil {
-		if lock.holds--; lock.holds <= 0 {
+		if lock.holds = min(lock.holds, left); lock.holds == 0 {
 			l.drop(s, name)
 		}
 	}
@@ -122,13 +127,10 @@ func (l *lockSessions) end(s *session) {
 	if len(locks) == 0 {
 		return
 	}
-	user, users := s.caller()
 	var calls []cluster.Call
 	for name, lock := range locks {
-		for range lock.holds {
-			calls = append(calls, cluster.Call{Cmd: s.srv.releaseCmd, DB: name.db, RESP: 2, User: user, Users: users,
-				Args: [][]byte{[]byte("LOCK.RELEASE"), []byte(name.key), []byte(name.owner), []byte("TOKEN"), []byte(lock.token)}})
-		}
+		calls = append(calls, cluster.Call{Cmd: s.srv.releaseCmd, DB: name.db, RESP: 2, User: lock.user, Users: lock.users, Args: [][]byte{
+			[]byte("LOCK.RELEASE"), []byte(name.key), []byte(name.owner), []byte("TOKEN"), []byte(lock.token), []byte("HOLDS"), strconv.AppendInt(nil, lock.holds, 10)}})
 	}
 	go func() {
 		// If the leader cannot be reached in time, the locks end with their leases.
@@ -142,6 +144,7 @@ func (l *lockSessions) end(s *session) {
 type renewal struct {
 	s    *session
 	name lockName
+	lock *sessionLock
 }
 
 // renew renews the locks of all sessions until there are none, or the server stops.
@@ -183,33 +186,36 @@ func (l *lockSessions) round(srv *Server) (any bool) {
 func (l *lockSessions) due(srv *Server) (list []renewal, calls []cluster.Call) {
 	now := srv.cfg.Clock()
 	for s, locks := range l.of {
-		user, users := s.caller()
 		for name, lock := range locks {
 			if now.Before(lock.due) {
 				continue
 			}
-			list = append(list, renewal{s, name})
-			calls = append(calls, cluster.Call{Cmd: srv.renewCmd, DB: name.db, RESP: 2, User: user, Users: users,
-				Args: [][]byte{[]byte("LOCK.RENEW"), []byte(name.key), []byte(name.owner), []byte("PX"), lock.px, []byte("TOKEN"), []byte(lock.token)}})
+			list = append(list, renewal{s, name, lock})
+			calls = append(calls, cluster.Call{Cmd: srv.renewCmd, DB: name.db, RESP: 2, User: lock.user, Users: lock.users, Args: [][]byte{
+				[]byte("LOCK.RENEW"), []byte(name.key), []byte(name.owner), []byte("PX"), strconv.AppendInt(nil, lock.px, 10), []byte("TOKEN"), []byte(lock.token), []byte("ATLEAST")}})
 		}
 	}
 	return list, calls
 }
 
-// renewed notes the replies to renewals that were sent at the time sent. A lock that is not its session's any more is forgotten. After
-// another error the lock is renewed in the next round.
+// renewed notes the replies to renewals that were sent at the time sent. A lock that is not its session's any more is forgotten, and one that
+// the user may not renew. After another error the lock is renewed in the next round.
 func (l *lockSessions) renewed(list []renewal, replies []store.Reply, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, x := range list {
-		lock := l.of[x.s][x.name]
-		if lock == nil || i >= len(replies) || replies[i].Kind != store.Integer {
-			continue
+		if l.of[x.s][x.name] != x.lock || i >= len(replies) {
+			continue // it has been released, and perhaps taken again, meanwhile
 		}
-		if replies[i].Int == 0 {
+		r := replies[i]
+		if r.Kind == store.Noted {
+			r = r.Elems[0]
+		}
+		switch {
+		case r.Kind == store.Integer && r.Int > 0:
+			x.lock.due = sent.Add(x.lock.third)
+		case r.Kind == store.Integer, strings.HasPrefix(r.Str, "NOPERM"), strings.HasPrefix(r.Str, "WRONGTYPE"):
 			l.drop(x.s, x.name)
-		} else {
-			lock.due = sent.Add(lock.third)
 		}
 	}
 }

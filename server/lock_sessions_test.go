@@ -131,3 +131,90 @@ func TestSessionLocksInManyParts(t *testing.T) {
 	c.conn.Close()
 	until(t, "the release", func() bool { return ts.ttl(fmt.Sprint("many", n-1)) == "-2" && ts.ttl("many0") == "-2" })
 }
+
+// A renewal that was answered 0 for the former lock does not end the renewals of the lock that the session has taken since.
+func TestRenewalOfAFormerSessionLock(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	ts.fake.advance(time.Second)
+	ts.locks.mu.Lock()
+	list, calls := ts.locks.due(ts.Server) // the renewal is on its way …
+	ts.locks.mu.Unlock()
+	c.send("LOCK.RELEASE lock me\r\n")
+	c.expect(":0\r\n")
+	replies := ts.backend.Submit(calls, nil) // … and comes behind the release
+	c.send("LOCK.ACQUIRE lock me PX 3000 SESSION\r\n")
+	c.expect("*3\r\n:3\r\n:3000\r\n:1\r\n")
+	ts.locks.renewed(list, replies, ts.cfg.Clock())
+	ts.after(5)
+	if got := ts.ttl("lock"); got == "-2" {
+		t.Errorf("the lock of a living session has ended: ttl %s", got)
+	}
+}
+
+// Renewals never shorten a lease, and the end of the connection releases only what was taken with SESSION.
+func TestSessionRenewalShortensNothing(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	ts.elsewhere("LOCK.ACQUIRE r me PX 600000 REENTRANT")
+	c.send("LOCK.ACQUIRE r me PX 3000 REENTRANT SESSION\r\n")
+	c.expect("*3\r\n:3\r\n:600000\r\n:2\r\n")
+	ts.after(2)
+	c.conn.Close()
+	until(t, "the release", func() bool { return ts.ttl("lock") == "-2" })
+	ts.fake.advance(4 * time.Second)
+	if got := ts.ttl("r"); got == "-2" {
+		t.Errorf("a hold with 10 minutes has ended after 6 s")
+	}
+}
+
+// A hold without SESSION inside one with SESSION: its release does not end the renewals.
+func TestNestedSessionLock(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	c.send("LOCK.ACQUIRE r me PX 3000 REENTRANT SESSION\r\nLOCK.ACQUIRE r me PX 3000 REENTRANT\r\nLOCK.RELEASE r me\r\n")
+	c.expect("*3\r\n:3\r\n:3000\r\n:1\r\n*3\r\n:3\r\n:3000\r\n:2\r\n:1\r\n")
+	ts.after(5)
+	if got := ts.ttl("r"); got == "-2" {
+		t.Errorf("the lock of a living session has ended")
+	}
+}
+
+// The reply that grants a lock of the queue leaves before the session waits for anything else.
+func TestQueueGrantIsSentBeforeAWait(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts, _ := lockServer(t, loops)
+		c := ts.dial(t)
+		gate := make(chan struct{})
+		ts.fake.hold.Store(&gate)
+		c.send("LOCK.ACQUIRE q me PX 3000 WAIT 1000\r\nSET other x\r\n")
+		c.expect("*3\r\n:3\r\n:3000\r\n:1\r\n")
+		ts.fake.hold.Store(nil)
+		close(gate)
+		c.expect("+OK\r\n")
+	})
+}
+
+// Many holds of one session lock take no memory each, and are released by one call.
+func TestManyHoldsOfASessionLock(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	for i := range 50 {
+		c.send("LOCK.ACQUIRE r me PX 3000 REENTRANT SESSION\r\n")
+		c.expect(fmt.Sprintf("*3\r\n:3\r\n:3000\r\n:%d\r\n", i+1))
+	}
+	ts.fake.mu.Lock()
+	ts.fake.batch = nil
+	ts.fake.mu.Unlock()
+	c.conn.Close()
+	until(t, "the release", func() bool { return ts.ttl("r") == "-2" })
+}
+
+// A user who may not renew keeps the lock for its lease, and the node does not ask again and again.
+func TestSessionLockWithoutTheRight(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	c.send("ACL SETUSER default -lock.renew\r\n")
+	c.expect("+OK\r\n")
+	ts.after(2)
+	ts.locks.mu.Lock()
+	defer ts.locks.mu.Unlock()
+	if len(ts.locks.of) != 0 {
+		t.Error("the node still renews the lock")
+	}
+}

@@ -35,13 +35,15 @@ var acquireCommands = []Command{
 // lockOptions are the words of LOCK.ACQUIRE, LOCK.RENEW and LOCK.RELEASE.
 type lockOptions struct {
 	px, wait, token []byte // the argument behind the word; nil: the word is missing
+	holds           []byte // a node that releases a lock for a connection that has ended: how many holds
+	atLeast         bool   // a node that renews a lock: the lease does not become shorter
 	unchanged       []byte // a node that releases a lock for a client that has left: the number of the write set that granted it
 	reentrant       bool
 	session         bool // the connection's node renews and releases the lock
 }
 
 // lockWords is a set of such words.
-type lockWords uint8
+type lockWords uint16
 
 const (
 	wordPX lockWords = 1 << iota
@@ -50,10 +52,12 @@ const (
 	wordToken
 	wordSession
 	wordUnchanged
+	wordHolds
+	wordAtLeast
 
 	acquireWords = wordPX | wordWait | wordReentrant | wordSession
-	renewWords   = wordPX | wordToken
-	releaseWords = wordToken | wordUnchanged
+	renewWords   = wordPX | wordToken | wordAtLeast
+	releaseWords = wordToken | wordUnchanged | wordHolds
 )
 
 // parseLockOptions parses the words behind the owner. ok is false for a word that allowed does not have, one without its argument, and one
@@ -70,6 +74,11 @@ func parseLockOptions(args [][]byte, allowed lockWords) (o lockOptions, ok bool)
 			value = &o.token
 		case allowed&wordUnchanged != 0 && equalFold(word, "unchanged"):
 			value = &o.unchanged
+		case allowed&wordHolds != 0 && equalFold(word, "holds"):
+			value = &o.holds
+		case allowed&wordAtLeast != 0 && equalFold(word, "atleast") && !o.atLeast:
+			o.atLeast = true
+			continue
 		case allowed&wordReentrant != 0 && equalFold(word, "reentrant") && !o.reentrant:
 			o.reentrant = true
 			continue
@@ -297,12 +306,16 @@ func cmdLockRenew(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	_, holds, fault := c.held(l.owner, l.token)
+	e, holds, fault := c.held(l.owner, l.token)
 	switch {
 	case fault != nil:
 		return *fault
 	case holds == 0:
 		return Zero
+	case l.atLeast && e.deadline == 0:
+		return One
+	case l.atLeast:
+		l.until = max(l.until, c.graced(e))
 	}
 	c.SetDeadline(c.DB, l.key, l.until)
 	c.eventOn(eventGeneric, "expire")
@@ -319,16 +332,22 @@ func cmdLockRelease(c *Ctx) Reply {
 	if owner == "" {
 		return noOwner
 	}
+	n := int64(1)
+	if o.holds != nil {
+		if n, ok = redistext.ParseInt(o.holds); !ok || n < 1 {
+			return notInteger
+		}
+	}
 	e, holds, fault := c.held(owner, o.token)
 	switch {
 	case fault != nil:
 		return *fault
 	case holds == 0 || o.unchanged != nil && !c.unchangedSince(e, o.unchanged):
 		return Nil
-	case holds > 1:
-		c.HashSet(c.DB, key, owner, strconv.FormatInt(holds-1, 10))
+	case holds > n:
+		c.HashSet(c.DB, key, owner, strconv.FormatInt(holds-n, 10))
 		c.eventOn(eventHash, "hincrby")
-		return Int(holds - 1)
+		return Int(holds - n)
 	}
 	reentrant := e.typ == TypeHash
 	if reentrant && e.Fields().Len() > 1 {

@@ -33,9 +33,10 @@ func TestLockQueueThroughKills(t *testing.T) {
 		}
 	}
 	held := token(t, do(t, keep[0], "LOCK.ACQUIRE", "queue", "holder", "PX", "3600000"))
+	const block = 20
 	queue := make([]*waiter, clients)
 	for i := range queue {
-		w := &waiter{name: fmt.Sprint("w", i), conn: keep[i%2].Dial(), reply: make(chan any, 1)}
+		w := &waiter{name: fmt.Sprint("w", i), conn: keep[i/block%2].Dial(), reply: make(chan any, 1)}
 		defer w.conn.Close()
 		go func() {
 			r, err := w.conn.Do("LOCK.ACQUIRE", "queue", w.name, "PX", "3600000", "WAIT", "3600000")
@@ -45,7 +46,10 @@ func TestLockQueueThroughKills(t *testing.T) {
 			w.reply <- r
 		}()
 		queue[i] = w
-		time.Sleep(5 * time.Millisecond) // so that they come to the leader one after the other
+		time.Sleep(3 * time.Millisecond) // so that they come to their node one after the other
+		if i%block == block-1 {
+			time.Sleep(500 * time.Millisecond) // so that they come to the leader before those of the other node
+		}
 	}
 	owner, each := "holder", max(clients/max(kills, 1), 1)
 	for i, w := range queue {
