@@ -204,6 +204,11 @@ func TestManyHoldsOfASessionLock(t *testing.T) {
 	ts.fake.mu.Unlock()
 	c.conn.Close()
 	until(t, "the release", func() bool { return ts.ttl("r") == "-2" })
+	ts.fake.mu.Lock()
+	defer ts.fake.mu.Unlock()
+	if largest := slices.Max(ts.fake.batch); largest != 2 {
+		t.Errorf("%d calls release 2 locks", largest)
+	}
 }
 
 // A user who may not renew keeps the lock for its lease, and the node does not ask again and again.
