@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"sync"
@@ -52,8 +51,6 @@ type blockedClient struct {
 	index  int    // its index in guests.list; -1: it is not there
 
 	all    *blockedClients   // the blockedClients in whose queues it waits; nil: it has not joined yet
-	user   string            // the user of its command
-	place  uint64            // its place in the queues, which the next leader keeps
 	order  order             // its order among all blocked clients
 	places []place           // one place for each key, if the keys are few
 	keys   *keyIndex         // an index of the keys, if they are many (block_keys.go)
@@ -134,103 +131,6 @@ func (w *blockedClient) confirm() {
 	w.finishCancel()
 }
 
-// waitKey names a key that blocked clients wait for.
-type waitKey struct {
-	db   int
-	key  string
-	free bool // they wait for a lock, so until the key is free
-}
-
-// place is a blocked client's place in the queue of one key.
-type place struct {
-	w          *blockedClient
-	queue      *waitQueue
-	order      order // grows from head to tail, unless the queue is mixed
-	prev, next *place
-	listed     bool
-}
-
-// order is what places and blocked clients are sorted by: first by the field place, then by since, then by number.
-type order struct {
-	place  uint64        // see blockedClients.placeOf
-	since  time.Duration // when the client came, or lost its place
-	number uint64        // each new order gets a higher number than all before
-}
-
-func (o order) compare(p order) int {
-	return cmp.Or(cmp.Compare(o.place, p.place), cmp.Compare(o.since, p.since), cmp.Compare(o.number, p.number))
-}
-
-// waitQueue is the list of blocked clients that wait for one key.
-type waitQueue struct {
-	key        waitKey
-	number     uint64 // its number in blockedClients.inLine
-	head, tail *place
-	n          int
-	mixed      bool // a client that was sent again may stand behind clients that came later; sort clears it
-}
-
-func (q *waitQueue) push(p *place) {
-	q.mixed = q.mixed || q.tail != nil && p.order.compare(q.tail.order) < 0
-	q.insert(p, q.tail)
-}
-
-// sort puts a mixed queue in order at once, because a search in each push would walk over the queue.
-func (q *waitQueue) sort() {
-	if !q.mixed {
-		return
-	}
-	list := make([]*place, 0, q.n)
-	for p := q.head; p != nil; p = p.next {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(a, b *place) int { return a.order.compare(b.order) })
-	q.head, q.tail, q.n, q.mixed = nil, nil, 0, false
-	for _, p := range list {
-		q.insert(p, q.tail)
-	}
-}
-
-// insert puts p behind the place after. If after is nil, insert puts p at the beginning.
-func (q *waitQueue) insert(p, after *place) {
-	p.prev, p.listed = after, true
-	if after == nil {
-		p.next, q.head = q.head, p
-	} else {
-		p.next, after.next = after.next, p
-	}
-	if p.next == nil {
-		q.tail = p
-	} else {
-		p.next.prev = p
-	}
-	q.n++
-}
-
-func (q *waitQueue) remove(p *place) {
-	if p.prev == nil {
-		q.head = p.next
-	} else {
-		p.prev.next = p.next
-	}
-	if p.next == nil {
-		q.tail = p.prev
-	} else {
-		p.next.prev = p.prev
-	}
-	p.prev, p.next, p.listed = nil, nil, false
-	q.n--
-}
-
-// restore puts a place back into the queue, where its order says.
-func (q *waitQueue) restore(p *place) {
-	var after *place
-	for x := q.head; x != nil && x.order.compare(p.order) < 0; x = x.next {
-		after = x
-	}
-	q.insert(p, after)
-}
-
 // blockedClients holds all blocked clients that wait. Only the evaluating goroutine uses it, except for bury.
 type blockedClients struct {
 	queues map[waitKey]*waitQueue
@@ -294,8 +194,7 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 		w.since = now
 	}
 	w.wait, w.all, w.places, w.found, w.fresh = wait, ws, nil, nil, true
-	w.place, w.user = ws.placeOf(w), w.req.user()
-	w.order = ws.nextOrder(w)
+	w.order = ws.nextOrder(ws.placeOf(w), w.since)
 	ws.enter(w)
 	if len(wait.Keys) >= manyKeys {
 		if w.keys == nil {
@@ -310,7 +209,7 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 		if q.tail != nil && q.tail.w == w {
 			continue // the command names the key twice
 		}
-		w.places = append(w.places, place{w: w, queue: q, order: ws.nextOrder(w)})
+		w.places = append(w.places, place{w: w, queue: q, order: ws.nextOrder(w.order.place, w.since)})
 		q.push(&w.places[len(w.places)-1])
 	}
 }
@@ -359,9 +258,9 @@ func (ws *blockedClients) nextPlace() uint64 {
 	return ws.term<<placeBits | ws.came
 }
 
-func (ws *blockedClients) nextOrder(w *blockedClient) order {
+func (ws *blockedClients) nextOrder(place uint64, since time.Duration) order {
 	ws.last++
-	return order{w.place, w.since, ws.last}
+	return order{place, since, ws.last}
 }
 
 // leave removes a blocked client from its queues and from the lists of ws. Its places keep their order, for restore.

@@ -142,7 +142,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
 	w.keys = indexOf(&calls[0])
 	w.waited, w.since = waited, p.n.cfg.Time.Monotonic()-waited.Age
-	w.joined, w.dequeue = func() { p.waits(number, w.place) }, p.n.dequeue
+	w.joined, w.dequeue = func() { p.waits(number, w.order.place) }, p.n.dequeue
 	finish := p.answer(number)
 	w.req = &request{calls: calls, blockedClient: w, kind: call.KindOf(calls), finish: func(r *request) {
 		p.mu.Lock()

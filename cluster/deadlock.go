@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"strings"
+	"slices"
 
 	"lockstep/store"
 )
@@ -12,7 +12,7 @@ import (
 // Owners are texts that clients choose. So the search follows only clients of one user: otherwise a user could learn who waits for keys that
 // it may not read, or have the commands of others refused.
 
-// deadlockSteps is how many owners and waiting clients one search looks at. If a circle is larger, its clients wait until their waits or
+// deadlockSteps is how many owners and waiting clients one search looks at; a long name of an owner counts as several. If a circle is larger, its clients wait until their waits or
 // leases are over.
 const deadlockSteps = 1000
 
@@ -33,7 +33,7 @@ func (s *sequencer) deadlock(txn *store.Txn, user string, wait *store.Wait) stor
 	list := []*waitsFor{{owner: wait.Owner}}
 	holders := func(by *waitsFor, k waitKey) bool {
 		txn.LockOwners(k.db, []byte(k.key), func(owner string) bool {
-			steps++
+			steps += 1 + len(owner)/64
 			switch next := (&waitsFor{owner, by}); {
 			case owner == wait.Owner:
 				circle = next
@@ -64,7 +64,7 @@ func (s *sequencer) deadlock(txn *store.Txn, user string, wait *store.Wait) stor
 // waitsFor reports whether a client of the user waits for a lock. The arguments of a cancelled client must not be touched.
 func (w *blockedClient) waitsFor(user string) bool {
 	state := w.state.Load()
-	return (state == blockedWaiting || state == blockedJoining) && w.user == user && len(w.places) > 0
+	return (state == blockedWaiting || state == blockedJoining) && w.req.calls[0].User == user && len(w.places) > 0
 }
 
 // refusal returns the error for the circle that ends at an owner, or "" if there is none.
@@ -74,37 +74,8 @@ func (x *waitsFor) refusal() store.Error {
 	}
 	var names []string
 	for ; x != nil; x = x.from {
-		names = append(names, shownOwner(x.owner))
+		names = append(names, x.owner)
 	}
-	var b strings.Builder
-	b.WriteString("DEADLOCK owner " + names[len(names)-1])
-	for i := len(names) - 2; i >= 0; i-- {
-		if i < len(names)-2 {
-			b.WriteString(", which")
-		}
-		if b.Len() > maxCircle {
-			b.WriteString(" …")
-			break
-		}
-		b.WriteString(" waits for " + names[i])
-	}
-	return store.Error(b.String())
-}
-
-const (
-	maxCircle = 512 // length of an error, in bytes, beyond which refusal names no further owner
-	maxOwner  = 64  // length of an owner, in bytes, beyond which refusal cuts it off
-)
-
-// shownOwner returns an owner for an error.
-func shownOwner(owner string) string {
-	if len(owner) > maxOwner {
-		owner = owner[:maxOwner] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, owner)
+	slices.Reverse(names)
+	return errDeadlock(names)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
@@ -78,4 +79,37 @@ const (
 // errUnknownHere is the reply to a command that only later versions know.
 func errUnknownHere(name []byte) store.Error {
 	return store.Error(fmt.Sprintf("ERR unknown command '%.64s' on the leader, which runs an older version: upgrade all nodes", name))
+}
+
+const (
+	maxCircle = 512 // length of an error, in bytes, beyond which errDeadlock names no further owner
+	maxOwner  = 64  // length of an owner, in bytes, beyond which errDeadlock cuts it off
+)
+
+// errDeadlock refuses a command that would close a circle of owners, each of which waits for the next. The first is also the last.
+func errDeadlock(circle []string) store.Error {
+	text := "DEADLOCK owner " + shownOwner(circle[0])
+	for i, owner := range circle[1:] {
+		if i > 0 {
+			text += ", which"
+		}
+		if len(text) > maxCircle {
+			return store.Error(text + " …")
+		}
+		text += " waits for " + shownOwner(owner)
+	}
+	return store.Error(text)
+}
+
+// shownOwner returns an owner for an error.
+func shownOwner(owner string) string {
+	if len(owner) > maxOwner {
+		owner = owner[:maxOwner] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, owner)
 }

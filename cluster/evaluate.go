@@ -489,16 +489,3 @@ func settle(ctx *store.Ctx, reply *store.Reply) (overrun store.Error) {
 	*reply = store.Err(ctx.ErrReply())
 	return ""
 }
-
-// evaluateSpecial runs a claim or a blocking command.
-func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
-	if r.claim != nil {
-		s.evaluateClaim(r.claim)
-		r.replies = append(r.replies, store.OK)
-		return
-	}
-	r.held = !s.evaluateBlocking(txn, r)
-	if s.blockedClients.any() {
-		s.serveReady(txn) // the command may have pushed an element, as BLMOVE does
-	}
-}

@@ -60,14 +60,6 @@ type request struct {
 // User says whose request it is; Kind, KeepsPlace and Calls say what it runs (fair.Work).
 func (r *request) User() (name string, any bool) { return call.User(r.calls) }
 
-// user returns the user of the request's first command, or "" for a request without commands.
-func (r *request) user() string {
-	if r == nil || len(r.calls) == 0 {
-		return ""
-	}
-	return r.calls[0].User
-}
-
 func (r *request) Kind() call.Kind {
 	if r.blockedClient != nil {
 		return r.kind // a blocking command may have been cancelled, and then its arguments must not be touched

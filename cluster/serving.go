@@ -3,13 +3,25 @@ package cluster
 import (
 	"encoding/binary"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
+
+// evaluateSpecial runs a claim or a blocking command.
+func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
+	if r.claim != nil {
+		s.evaluateClaim(r.claim)
+		r.replies = append(r.replies, store.OK)
+		return
+	}
+	r.held = !s.evaluateBlocking(txn, r)
+	if s.blockedClients.any() {
+		s.serveReady(txn) // the command may have pushed an element, as BLMOVE does
+	}
+}
 
 // evaluateBlocking runs a blocking command for the first time on this leader, and reports whether there is a reply for this batch.
 func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
@@ -51,7 +63,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		r.replies = append(r.replies, reply)
 		return true
 	}
-	if why := s.deadlock(txn, r.user(), wait); why != "" {
+	if why := s.deadlock(txn, r.calls[0].User, wait); why != "" {
 		r.replies = append(r.replies, store.Err(why))
 		return true
 	}
@@ -235,89 +247,6 @@ func (s *sequencer) serveReady(txn *store.Txn) {
 	}
 }
 
-// takeLeft puts keys that have become ready since the last command into the list of those that are to be served: keys that have expired.
-func (s *sequencer) takeLeft(txn *store.Txn) {
-	if !s.blockedClients.any() {
-		return
-	}
-	if keys, all := txn.TakeReady(); len(keys) > 0 || all {
-		s.blockedClients.ready.add(s.blockedClients, keys, all)
-		s.serveTurns.pend(s.blockedClients.pending(), s.node.cfg.Time.Monotonic())
-	}
-}
-
-// handOn notes that the present batch has handed on a lock.
-func (ws *blockedClients) handOn(k waitKey) {
-	if ws.handed == nil {
-		ws.handed = map[waitKey]struct{}{}
-	}
-	ws.handed[k] = struct{}{}
-}
-
-// namesHanded reports whether a request may touch a lock that this batch has handed on. It has to wait for the next batch: the node of a
-// client that left meanwhile tells by the number of the write set whether somebody has touched the lock since (blockRegistry.release).
-func (s *sequencer) namesHanded(r *request) bool {
-	handed := s.blockedClients.handed
-	if len(handed) == 0 {
-		return false
-	}
-	names := func(c *Call) bool {
-		if c.Cmd == nil {
-			return false
-		}
-		if c.Cmd.RunsLua() {
-			return true // it may touch keys that it does not name
-		}
-		keys, ok := c.Cmd.KeysOf(c.Args)
-		return !ok || slices.ContainsFunc(keys, func(key []byte) bool {
-			_, yes := handed[waitKey{c.DB, string(key), true}]
-			return yes
-		})
-	}
-	return slices.ContainsFunc(r.calls, func(c Call) bool {
-		if c.Txn == nil {
-			return names(&c)
-		}
-		return slices.ContainsFunc(c.Txn.Calls, func(c Call) bool { return names(&c) })
-	})
-}
-
-// lookAtLocks is how many keys of a request freeExpired looks at.
-const lookAtLocks = 64
-
-// freeExpired deletes those keys of a request that have expired, if clients wait for them as locks, and serves these clients. Otherwise the
-// request could take such a lock before them. A blocking command must have been taken before, because its arguments may not be touched
-// after it has been cancelled.
-func (s *sequencer) freeExpired(txn *store.Txn, r *request) {
-	ws := s.blockedClients
-	if !ws.forLocks() {
-		return
-	}
-	looked := 0
-	look := func(c *Call) {
-		if c.Cmd == nil || looked >= lookAtLocks {
-			return
-		}
-		keys, _ := c.Cmd.KeysOf(c.Args)
-		for _, key := range keys[:min(len(keys), lookAtLocks)] {
-			looked++
-			if ws.queues[waitKey{c.DB, string(key), true}] != nil {
-				txn.LookupWrite(c.DB, key)
-			}
-		}
-	}
-	for i := range r.calls {
-		if c := &r.calls[i]; c.Txn == nil {
-			look(c)
-		} else {
-			for j := range c.Txn.Calls {
-				look(&c.Txn.Calls[j])
-			}
-		}
-	}
-	s.serveReady(txn)
-}
-
 // serve serves the blocked clients of ready keys, up to serveBytes and serveKeys and for serveTime. The clients
 // that are left are pending.
 func (s *sequencer) serve(txn *store.Txn) {
@@ -382,8 +311,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 		if w.wait.Type != e.Type() {
 			// As in Redis, a blocked client that waits for another type goes to the end of the queue.
 			q.remove(p)
-			ws.last++
-			p.order = order{ws.nextPlace(), s.node.cfg.Time.Monotonic(), ws.last}
+			p.order = ws.nextOrder(ws.nextPlace(), s.node.cfg.Time.Monotonic())
 			q.push(p)
 			continue
 		}
@@ -414,27 +342,6 @@ func (s *sequencer) serveFirst(txn *store.Txn, p *place, key []byte, room *servi
 	ws.ready.add(ws, keys, false)
 	s.served(w, reply, txn.Writes().Size()-size, began, room)
 	return false
-}
-
-// serveLock gives a lock to the clients that wait for it, in the order in which they came, until one does not get it.
-func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
-	q, key := s.blockedClients.queues[k], []byte(k.key)
-	if q == nil {
-		return
-	}
-	if e := txn.LookupWrite(k.db, key); e != nil && e.Type() == store.TypeString {
-		return // somebody holds the lock
-	}
-	q.sort()
-	for q.head != nil {
-		if room.over {
-			s.blockedClients.ready.putBack(k)
-			return
-		}
-		if s.serveFirst(txn, q.head, key, room) {
-			return
-		}
-	}
 }
 
 // servable reports whether an entry is of a type for whose elements clients may wait.

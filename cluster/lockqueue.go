@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"slices"
+
+	"lockstep/store"
+)
+
+// The queues of clients that wait for locks, on the leader. Each client waits until its key is free.
+
+// serveLock gives a lock to the clients that wait for it, in the order in which they came, until one does not get it.
+func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
+	q, key := s.blockedClients.queues[k], []byte(k.key)
+	if q == nil {
+		return
+	}
+	if e := txn.LookupWrite(k.db, key); e != nil && e.Type() == store.TypeString {
+		return // somebody holds the lock
+	}
+	q.sort()
+	for q.head != nil {
+		if room.over {
+			s.blockedClients.ready.putBack(k)
+			return
+		}
+		if s.serveFirst(txn, q.head, key, room) {
+			return
+		}
+	}
+}
+
+// takeLeft puts keys that have become ready since the last command into the list of those that are to be served: keys that have expired.
+func (s *sequencer) takeLeft(txn *store.Txn) {
+	if !s.blockedClients.any() {
+		return
+	}
+	if keys, all := txn.TakeReady(); len(keys) > 0 || all {
+		s.blockedClients.ready.add(s.blockedClients, keys, all)
+		s.serveTurns.pend(s.blockedClients.pending(), s.node.cfg.Time.Monotonic())
+	}
+}
+
+// handOn notes that the present batch has handed on a lock.
+func (ws *blockedClients) handOn(k waitKey) {
+	if ws.handed == nil {
+		ws.handed = map[waitKey]struct{}{}
+	}
+	ws.handed[k] = struct{}{}
+}
+
+// namesHanded reports whether a request may touch a lock that this batch has handed on. It has to wait for the next batch: the node of a
+// client that left meanwhile tells by the number of the write set whether somebody has touched the lock since (blockRegistry.release).
+func (s *sequencer) namesHanded(r *request) bool {
+	handed := s.blockedClients.handed
+	if len(handed) == 0 {
+		return false
+	}
+	names := func(c *Call) bool {
+		if c.Cmd == nil {
+			return false
+		}
+		if c.Cmd.RunsLua() {
+			return true // it may touch keys that it does not name
+		}
+		keys, ok := c.Cmd.KeysOf(c.Args)
+		return !ok || slices.ContainsFunc(keys, func(key []byte) bool {
+			_, yes := handed[waitKey{c.DB, string(key), true}]
+			return yes
+		})
+	}
+	return slices.ContainsFunc(r.calls, func(c Call) bool {
+		if c.Txn == nil {
+			return names(&c)
+		}
+		return slices.ContainsFunc(c.Txn.Calls, func(c Call) bool { return names(&c) })
+	})
+}
+
+// lookAtLocks is how many keys of a request freeExpired looks at.
+const lookAtLocks = 64
+
+// freeExpired deletes those keys of a request that have expired, if clients wait for them as locks, and serves these clients. Otherwise the
+// request could take such a lock before them. A blocking command must have been taken before, because its arguments may not be touched
+// after it has been cancelled.
+func (s *sequencer) freeExpired(txn *store.Txn, r *request) {
+	ws := s.blockedClients
+	if !ws.forLocks() {
+		return
+	}
+	looked := 0
+	look := func(c *Call) {
+		if c.Cmd == nil || looked >= lookAtLocks {
+			return
+		}
+		keys, _ := c.Cmd.KeysOf(c.Args)
+		for _, key := range keys[:min(len(keys), lookAtLocks)] {
+			looked++
+			if ws.queues[waitKey{c.DB, string(key), true}] != nil {
+				txn.LookupWrite(c.DB, key)
+			}
+		}
+	}
+	for i := range r.calls {
+		if c := &r.calls[i]; c.Txn == nil {
+			look(c)
+		} else {
+			for j := range c.Txn.Calls {
+				look(&c.Txn.Calls[j])
+			}
+		}
+	}
+	s.serveReady(txn)
+}
