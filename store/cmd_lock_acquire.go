@@ -193,7 +193,7 @@ func (c *Ctx) acquire(l *lockCall, e *Entry) (reply Reply, granted bool) {
 	case e == nil && l.reentrant:
 		c.HashSet(c.DB, l.key, l.owner, "1")
 		c.SetDeadline(c.DB, l.key, l.until)
-		c.eventOn(eventHash, "hset")
+		c.eventOn(eventHash, "hincrby") // as by Redisson
 		c.eventOn(eventGeneric, "expire")
 		return c.grantedLock(l, 1), true
 	case e == nil:
@@ -209,6 +209,12 @@ func (c *Ctx) acquire(l *lockCall, e *Entry) (reply Reply, granted bool) {
 		return wrongType, false
 	case l.reentrant:
 		return c.acquireAgain(l, e)
+	default:
+		holds, fault := e.holds(l.owner)
+		if holds > 0 {
+			return Err(ErrLockReentrant), false
+		}
+		return orNone(fault), false
 	}
 	return Reply{}, false
 }
@@ -254,13 +260,13 @@ func (c *Ctx) grantedLock(l *lockCall, holds int64) Reply {
 }
 
 // holds returns how often an owner holds a reentrant lock. A hash with the field mode is Redisson's read-write lock, which counts in another
-// way.
+// way. But an owner may be called mode, too: then the field has its holds.
 func (e *Entry) holds(owner string) (n int64, fault *Reply) {
 	text, ok := e.Fields().Get(owner)
 	if !ok {
 		return 0, nil
 	}
-	if _, other := e.Fields().Get("mode"); other {
+	if _, other := e.Fields().Get("mode"); other && owner != "mode" {
 		return 0, &otherLock
 	}
 	n, ok = redistext.ParseInt(stringBytes(text))
