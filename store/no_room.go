@@ -94,9 +94,9 @@ func (t *Txn) noteCreated(db int, key string) {
 // countsOnly reports whether the command only changes an existing number.
 func (c *Ctx) countsOnly() bool {
 	switch c.Cmd.Name {
-	case "incr", "decr", "incrby", "decrby", "incrbyfloat":
+	case "incr", "decr", "incrby", "decrby", "incrbyfloat", "lock.fence":
 		return c.existing(TypeString) != nil
-	case "hincrby", "hincrbyfloat":
+	case "hincrby", "hincrbyfloat", lockAcquire:
 		e := c.existing(TypeHash)
 		if e == nil {
 			return false
