@@ -178,14 +178,14 @@ func isToken(w string) bool {
 // argumentType derives an argument's type from its name.
 func argumentType(name string) string {
 	switch name {
-	case "key", "newkey", "source", "destination":
+	case "key", "newkey", "source", "destination", "resource":
 		return "key"
 	case "pattern":
 		return "pattern"
 	case "unix-time-seconds", "unix-time-milliseconds":
 		return "unix-time"
 	case "seconds", "milliseconds", "count", "cursor", "index", "index1", "index2", "db", "destination-db",
-		"numkeys", "numreplicas", "timeout", "offset", "start", "end", "increment", "decrement", "client-id", "protover":
+		"numkeys", "numreplicas", "timeout", "offset", "start", "end", "increment", "decrement", "client-id", "protover", "token":
 		return "integer"
 	}
 	return "string"
