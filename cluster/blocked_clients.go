@@ -154,12 +154,16 @@ type blockedClients struct {
 	answered []*request           // the requests of the clients in served, until addAnswered adds these requests to the batch
 
 	buried atomic.Int32 // length of dead
+	left   atomic.Bool  // a client that waited for a lock is in dead: others may get the lock now
+	wake   func()       // lets the evaluating goroutine sweep
 	mu     sync.Mutex
 	dead   []*blockedClient // cancelled, but still in the queues
+	// deadForLocks is how many of them have waited for locks.
+	deadForLocks int
 }
 
 func newBlockedClients() *blockedClients {
-	return &blockedClients{queues: map[waitKey]*waitQueue{}, all: map[*blockedClient]struct{}{}, owners: map[string]map[*blockedClient]struct{}{}, tokens: map[uint64]uint64{}}
+	return &blockedClients{wake: func() {}, queues: map[waitKey]*waitQueue{}, all: map[*blockedClient]struct{}{}, owners: map[string]map[*blockedClient]struct{}{}, tokens: map[uint64]uint64{}}
 }
 
 func (ws *blockedClients) any() bool { return len(ws.all) > 0 }
@@ -232,6 +236,9 @@ func (w *blockedClient) owner() string {
 	}
 	return w.wait.Owner
 }
+
+// forLock reports whether a client waits for a lock, or has waited for one.
+func (w *blockedClient) forLock() bool { return len(w.places) > 0 && w.places[0].queue.key.free }
 
 // forLocks reports whether any client waits for a lock.
 func (ws *blockedClients) forLocks() bool { return len(ws.owners) > 0 }
@@ -377,6 +384,11 @@ func (ws *blockedClients) bury(w *blockedClient) {
 	defer ws.mu.Unlock()
 	ws.dead = append(ws.dead, w)
 	ws.buried.Store(int32(len(ws.dead)))
+	if w.forLock() {
+		ws.deadForLocks++
+		ws.left.Store(true)
+		ws.wake()
+	}
 }
 
 // sweepPlaces limits, roughly, how many places one sweep removes from the queues, because all requests wait while it runs.
@@ -389,7 +401,19 @@ func (ws *blockedClients) sweep() {
 	}
 	for _, w := range ws.exhume() {
 		ws.leave(w)
+		ws.follow(w)
 	}
+}
+
+// follow lists the lock for which a client has waited, because those behind it may get the lock now: SHARED does not overtake others that
+// wait, and neither does LIMIT.
+func (ws *blockedClients) follow(w *blockedClient) {
+	if !w.forLock() {
+		return
+	}
+	k := w.places[0].queue.key
+	ws.ready.put(ws, k)
+	ws.before.put(ws, k) // this batch may be evaluated again
 }
 
 // exhume takes out of ws.dead as many clients as one sweep removes, and returns them.
@@ -404,6 +428,12 @@ func (ws *blockedClients) exhume() []*blockedClient {
 	if ws.dead = ws.dead[n:]; len(ws.dead) == 0 {
 		ws.dead = nil
 	}
+	for _, w := range first {
+		if w.forLock() {
+			ws.deadForLocks--
+		}
+	}
+	ws.left.Store(ws.deadForLocks > 0)
 	ws.buried.Store(int32(len(ws.dead)))
 	return first
 }

@@ -115,8 +115,14 @@ func appendGrants(buf []byte, g grants) []byte {
 		buf = codec.AppendStr(buf, x.key.Key)
 		buf = binary.AppendUvarint(buf, uint64(x.key.Deadline))
 	}
-	if g.token != 0 { // version 0.1.0 does not know this field
-		buf = binary.AppendUvarint(buf, g.token)
+	if g.token == 0 {
+		return buf
+	}
+	buf = binary.AppendUvarint(buf, g.token) // version 0.1.0 does not know this field, nor those behind
+	if slices.ContainsFunc(g.list, func(x grant) bool { return x.key.Owner != "" }) {
+		for _, x := range g.list {
+			buf = codec.AppendStr(buf, x.key.Owner)
+		}
 	}
 	return buf
 }
@@ -138,6 +144,9 @@ func readGrants(b []byte) (grants, error) {
 	}
 	if len(r.B) > 0 {
 		g.token = r.Uvarint()
+	}
+	for i := 0; i < len(g.list) && len(r.B) > 0; i++ {
+		g.list[i].key.Owner = string(r.Bytes())
 	}
 	if r.Bad || len(r.B) > 0 {
 		return grants{}, frame.ErrMalformed

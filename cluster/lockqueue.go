@@ -29,6 +29,20 @@ func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
 	}
 }
 
+// queued reports whether clients wait for the lock at a key, other than those that have left.
+func (s *sequencer) queued(db int, key []byte) bool {
+	q := s.blockedClients.queues[waitKey{db, string(key), true}]
+	if q == nil {
+		return false
+	}
+	for p := q.head; p != nil; p = p.next {
+		if state := p.w.state.Load(); state == blockedWaiting || state == blockedJoining {
+			return true
+		}
+	}
+	return false
+}
+
 // takeLeft puts keys that have become ready since the last command into the list of those that are to be served: keys that have expired.
 func (s *sequencer) takeLeft(txn *store.Txn) {
 	if !s.blockedClients.any() {

@@ -98,6 +98,7 @@ func newSequencer(n *Node) *sequencer {
 	s.script.node, s.script.in = n, &s.in
 	s.gather = fair.NewGatherer(&s.in, n.cfg.Time)
 	s.watches = s.watch
+	s.blockedClients.wake = s.in.Signal
 	return s
 }
 
@@ -293,7 +294,7 @@ func (s *sequencer) assist(ctx context.Context) {
 // due reports whether requests that go behind others may run now, or pending blocked clients may be served.
 func (s *sequencer) due() bool {
 	now := s.node.cfg.Time.Monotonic()
-	return s.serves() || s.users.Due(now) || len(s.long.waiting) > 0 && s.longDue(now)
+	return s.serves() || s.blockedClients.left.Load() || s.users.Due(now) || len(s.long.waiting) > 0 && s.longDue(now)
 }
 
 // idle returns how long the sequencer may wait if no requests come.

@@ -171,6 +171,7 @@ func (s *sequencer) sendAway(users []string) {
 			w.req.spans = nil // of an earlier evaluation
 			refusal := store.ErrNoPermCommand(w.req.calls[0].Cmd.FullName())
 			ws.answer(w, store.Err(refusal))
+			ws.follow(w)
 		}
 	}
 }

@@ -59,8 +59,12 @@ func (s *session) noteLock(cmd *store.Command, args [][]byte, db int, r store.Re
 			s.srv.locks.add(s, lockName{db, string(args[1]), string(args[2])}, r.Elems[0].Int, px)
 		}
 	case s.srv.releaseCmd:
-		if r.Kind == store.Integer {
-			s.srv.locks.released(s, lockName{db, string(args[1]), string(args[2])}, r.Int)
+		name := lockName{db, string(args[1]), string(args[2])}
+		switch r.Kind {
+		case store.Integer:
+			s.srv.locks.released(s, name, r.Int)
+		case store.Null:
+			s.srv.tickets.giveUp(s, name)
 		}
 	}
 }
@@ -130,7 +134,7 @@ func (l *lockSessions) end(s *session) {
 	var calls []cluster.Call
 	for name, lock := range locks {
 		calls = append(calls, cluster.Call{Cmd: s.srv.releaseCmd, DB: name.db, RESP: 2, User: lock.user, Users: lock.users, Args: [][]byte{
-			[]byte("LOCK.RELEASE"), []byte(name.key), []byte(name.owner), []byte("TOKEN"), []byte(lock.token), []byte("HOLDS"), strconv.AppendInt(nil, lock.holds, 10)}})
+			[]byte("LOCK.RELEASE"), []byte(name.key), []byte(name.owner), []byte("TOKEN"), []byte(lock.token), []byte("HOLDS"), strconv.AppendInt(nil, lock.holds, 10), []byte("LAPSE")}})
 	}
 	go func() {
 		// If the leader cannot be reached in time, the locks end with their leases.

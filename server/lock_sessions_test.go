@@ -223,3 +223,31 @@ func TestSessionLockWithoutTheRight(t *testing.T) {
 		t.Error("the node still renews the lock")
 	}
 }
+
+// TestSessionOfASharedLock: the end of a session ends its own hold of a shared lock, and not a later one of the same owner.
+func TestSessionOfASharedLock(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	ts.elsewhere("LOCK.ACQUIRE s other PX 600000 SHARED")
+	c.send("LOCK.ACQUIRE s me PX 3000 SESSION SHARED\r\n")
+	c.expect("*3\r\n:4\r\n:3000\r\n:1\r\n")
+	ts.elsewhere("LOCK.RELEASE s me")
+	ts.elsewhere("LOCK.ACQUIRE s me PX 60000 SHARED")
+	c.conn.Close()
+	until(t, "the release of the first lock", func() bool { return ts.ttl("lock") == "-2" })
+	if got := ts.elsewhere("LOCK.RENEW s me PX 60000").Int; got != 1 {
+		t.Error("the later hold is gone")
+	}
+}
+
+// TestSessionLockLapses: when its connection has ended, a lock with a delay keeps others out for that time.
+func TestSessionLockLapses(t *testing.T) {
+	ts, c := lockServer(t, 0)
+	c.send("LOCK.ACQUIRE d me PX 3000 SESSION DELAY 9000\r\n")
+	c.expect("*3\r\n:3\r\n:3000\r\n:1\r\n")
+	c.conn.Close()
+	until(t, "the release of the other lock", func() bool { return ts.ttl("lock") == "-2" })
+	until(t, "the lapse", func() bool { return ts.ttl("d") == "9000" })
+	if r := ts.elsewhere("LOCK.ACQUIRE d you PX 1000"); r.Kind != store.NullArray {
+		t.Error("another owner has the lock")
+	}
+}

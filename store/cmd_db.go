@@ -64,7 +64,11 @@ func cmdMove(c *Ctx) Reply {
 		return Err(ErrSameObject)
 	}
 	key := c.Args[1]
-	if c.LookupWrite(c.DB, key) == nil || c.LookupWrite(to, key) != nil {
+	e := c.LookupWrite(c.DB, key)
+	if e != nil && e.typ == TypeLock {
+		return lockMoves
+	}
+	if e == nil || c.LookupWrite(to, key) != nil {
 		return Zero
 	}
 	c.Move(c.DB, key, to, key)

@@ -28,6 +28,9 @@ func cmdDump(c *Ctx) Reply {
 	if e == nil {
 		return Nil
 	}
+	if e.typ == TypeLock {
+		return lockMoves
+	}
 	dump, ok := e.dump(c)
 	if !ok {
 		return Err(c.ErrReply())

@@ -125,7 +125,12 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 		return Err(ErrInvalidExpire(c.Cmd.FullName()))
 	}
 	e := c.LookupWrite(c.DB, c.Args[1])
-	if e == nil || flags != 0 && !c.expireAllowed(e, when, flags) {
+	switch {
+	case e == nil:
+		return Zero
+	case e.typ == TypeLock:
+		return lockExpires
+	case flags != 0 && !c.expireAllowed(e, when, flags):
 		return Zero
 	}
 	if c.passed(when) {
@@ -166,9 +171,10 @@ func cmdPTTL(c *Ctx) Reply {
 		return missing
 	}
 	// In its grace a key still exists, and the reply is the rest of the grace: Redisson's multi-lock renews only if some time is left.
-	left := e.deadline - c.Now().Lease
+	at, seq := e.until()
+	left := at - c.Now().Lease
 	if left <= 0 && c.env.Grace != nil {
-		left += c.env.Grace(e.leased)
+		left += c.env.Grace(seq)
 	}
 	return Int(max(left, 0)) // left may be negative in the batch that has set the deadline, but the replies -1 and -2 have other meanings
 }
@@ -180,7 +186,8 @@ func cmdPExpireTime(c *Ctx) Reply {
 	if e == nil {
 		return missing
 	}
-	return Int(c.UnixAt(e.deadline))
+	at, _ := e.until()
+	return Int(c.UnixAt(at))
 }
 
 // deadline returns the key's entry if it has a deadline, else the reply for a missing key or a
@@ -207,10 +214,16 @@ func seconds(r Reply) Reply {
 
 func cmdPersist(c *Ctx) Reply {
 	e := c.LookupWrite(c.DB, c.Args[1])
-	if e == nil || e.deadline == 0 {
+	switch {
+	case e == nil || e.deadline == 0:
 		return Zero
+	case e.typ == TypeLock:
+		return lockExpires
 	}
 	c.SetDeadline(c.DB, c.Args[1], 0)
 	c.eventOn(eventGeneric, "persist")
 	return One
 }
+
+// lockExpires refuses to change the time to live of a lock whose holders have leases of their own.
+var lockExpires = Err(ErrLockExpires)

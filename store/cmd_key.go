@@ -104,8 +104,11 @@ func cmdRenameNX(c *Ctx) Reply { return c.rename(true) }
 // rename replies 1 if it renamed the key. A key renamed to itself stays unchanged.
 func (c *Ctx) rename(onlyNew bool) Reply {
 	key, name := c.Args[1], c.Args[2]
-	if c.LookupWrite(c.DB, key) == nil {
+	switch e := c.LookupWrite(c.DB, key); {
+	case e == nil:
 		return Err(ErrNoSuchKey)
+	case e.typ == TypeLock:
+		return lockMoves
 	}
 	if bytes.Equal(key, name) || c.LookupWrite(c.DB, name) != nil && onlyNew {
 		return Zero
@@ -115,6 +118,9 @@ func (c *Ctx) rename(onlyNew bool) Reply {
 	c.event(eventGeneric, "rename_to", name)
 	return One
 }
+
+// lockMoves refuses to move or copy a lock whose holders know it by its name.
+var lockMoves = Err(ErrLockMoves)
 
 func cmdCopy(c *Ctx) Reply {
 	to, replace := c.DB, false
@@ -140,7 +146,11 @@ func cmdCopy(c *Ctx) Reply {
 	if to == c.DB && bytes.Equal(key, name) {
 		return Err(ErrSameObject)
 	}
-	if c.Lookup(c.DB, key) == nil || c.LookupWrite(to, name) != nil && !replace {
+	e := c.Lookup(c.DB, key)
+	if e != nil && e.typ == TypeLock {
+		return lockMoves
+	}
+	if e == nil || c.LookupWrite(to, name) != nil && !replace {
 		return Zero
 	}
 	c.Copy(c.DB, key, to, name)

@@ -30,14 +30,14 @@ var lockCommands = []Command{
 
 // cmdLockToken replies nil if the key is missing, or if it is not a lock of the owner.
 func cmdLockToken(c *Ctx) Reply {
-	e, fault := c.lockOf(2)
+	e, owner, fault := c.lockOf(2)
 	switch {
 	case fault != nil:
 		return *fault
 	case e == nil:
 		return Nil
 	}
-	return Int(int64(c.Token(c.DB, e)))
+	return Int(int64(c.tokenOf(e, owner)))
 }
 
 func cmdLockCheck(c *Ctx) Reply {
@@ -45,36 +45,49 @@ func cmdLockCheck(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	e, fault := c.lockOf(3)
+	e, owner, fault := c.lockOf(3)
 	if fault != nil {
 		return *fault
 	}
-	return Flag(e != nil && c.Token(c.DB, e) == uint64(token))
+	return Flag(e != nil && c.tokenOf(e, owner) == uint64(token))
 }
 
 // lockOf looks up the key at Args[1]. Behind Args[:from], the words OWNER owner may follow; e is nil if the key is not that owner's.
-func (c *Ctx) lockOf(from int) (e *Entry, fault *Reply) {
-	var owner []byte
-	if rest := c.Args[from:]; len(rest) == 2 && equalFold(rest[0], "owner") {
-		owner = rest[1]
-	} else if len(rest) > 0 {
-		return nil, &syntaxError
+func (c *Ctx) lockOf(from int) (e *Entry, owner string, fault *Reply) {
+	rest := c.Args[from:]
+	switch {
+	case len(rest) == 2 && equalFold(rest[0], "owner"):
+		owner = string(rest[1])
+	case len(rest) > 0:
+		return nil, "", &syntaxError
 	}
 	if !c.TokensCounted() {
-		return nil, &noTokens
+		return nil, "", &noTokens
 	}
 	e = c.Lookup(c.DB, c.Args[1])
-	if e == nil || owner == nil {
-		return e, nil
+	if e == nil {
+		return nil, "", nil
 	}
-	owned, ok := e.owned(bytesToString(owner))
-	if !ok {
-		return nil, &wrongType
+	owned := true
+	switch {
+	case e.typ == TypeLock:
+		if len(rest) == 0 {
+			if e.Lock().mode != lockExclusive {
+				return nil, "", &whichOwner
+			}
+			owner = e.Lock().last().owner
+		}
+		owned = c.foundHolding(c.DB, e, owner) != nil
+	case len(rest) > 0:
+		var ok bool
+		if owned, ok = e.owned(owner); !ok {
+			return nil, "", &wrongType
+		}
 	}
 	if !owned {
-		return nil, nil
+		return nil, "", nil
 	}
-	return e, nil
+	return e, owner, nil
 }
 
 // owned reports whether a lock is the owner's: a string has the owner as its value, a collection as a field or member. ok is false for a
@@ -154,4 +167,6 @@ func parseToken(arg []byte) (token int64, fault *Reply) {
 var (
 	badToken = Err(ErrToken)
 	noTokens = Err(ErrNoTokens)
+	// whichOwner refuses to choose among the tokens of several holders.
+	whichOwner = Err(ErrWhichOwner)
 )

@@ -8,7 +8,8 @@ import (
 )
 
 // The native lock. It has the form of other clients' locks, so that one name excludes all of them: a plain lock is a string whose value is
-// the owner, as `SET key owner NX PX` makes it, and a reentrant lock is Redisson's hash of owners and how often each holds the lock.
+// the owner, as `SET key owner NX PX` makes it, and a reentrant lock is Redisson's hash of owners and how often each holds the lock. With
+// SHARED, LIMIT, MAXHOLD or DELAY it is of type lock (Lock), and excludes the others because the key exists.
 
 // acquireCommands are the commands of the native lock.
 var acquireCommands = []Command{
@@ -16,7 +17,8 @@ var acquireCommands = []Command{
 		Name: lockAcquire, Arity: -5, Flags: Write | DenyOOM | Fast | Blocking, Group: "lock", Since: "0.2.0",
 		Keys:    firstKey(KeyRW | KeyAccess | KeyInsert),
 		Summary: "Takes a lock; waits for it in a queue.",
-		Usage:   "key owner PX milliseconds [WAIT milliseconds] [REENTRANT] [SESSION]", Run: cmdLockAcquire,
+		Usage: "key owner PX milliseconds [WAIT milliseconds] [REENTRANT] [SHARED] [LIMIT limit [PERMITS permits]] [SESSION] " +
+			"[MAXHOLD milliseconds] [DELAY milliseconds] [QUEUE]", Run: cmdLockAcquire,
 	},
 	{
 		Name: "lock.renew", Arity: -5, Flags: Write | Fast, Group: "lock", Since: "0.2.0",
@@ -30,129 +32,12 @@ var acquireCommands = []Command{
 		Summary: "Releases a lock.",
 		Usage:   "key owner [TOKEN token]", Run: cmdLockRelease,
 	},
-}
-
-// lockOptions are the words of LOCK.ACQUIRE, LOCK.RENEW and LOCK.RELEASE.
-type lockOptions struct {
-	px, wait, token []byte // the argument behind the word; nil: the word is missing
-	holds           []byte // a node that releases a lock for a connection that has ended: how many holds
-	atLeast         bool   // a node that renews a lock: the lease does not become shorter
-	unchanged       []byte // a node that releases a lock for a client that has left: the number of the write set that granted it
-	reentrant       bool
-	session         bool // the connection's node renews and releases the lock
-}
-
-// lockWords is a set of such words.
-type lockWords uint16
-
-const (
-	wordPX lockWords = 1 << iota
-	wordWait
-	wordReentrant
-	wordToken
-	wordSession
-	wordUnchanged
-	wordHolds
-	wordAtLeast
-
-	acquireWords = wordPX | wordWait | wordReentrant | wordSession
-	renewWords   = wordPX | wordToken | wordAtLeast
-	releaseWords = wordToken | wordUnchanged | wordHolds
-)
-
-// parseLockOptions parses the words behind the owner. ok is false for a word that allowed does not have, one without its argument, and one
-// that comes twice.
-func parseLockOptions(args [][]byte, allowed lockWords) (o lockOptions, ok bool) {
-	for i := 0; i < len(args); i++ {
-		var value *[]byte
-		switch word := args[i]; {
-		case allowed&wordPX != 0 && equalFold(word, "px"):
-			value = &o.px
-		case allowed&wordWait != 0 && equalFold(word, "wait"):
-			value = &o.wait
-		case allowed&wordToken != 0 && equalFold(word, "token"):
-			value = &o.token
-		case allowed&wordUnchanged != 0 && equalFold(word, "unchanged"):
-			value = &o.unchanged
-		case allowed&wordHolds != 0 && equalFold(word, "holds"):
-			value = &o.holds
-		case allowed&wordAtLeast != 0 && equalFold(word, "atleast") && !o.atLeast:
-			o.atLeast = true
-			continue
-		case allowed&wordReentrant != 0 && equalFold(word, "reentrant") && !o.reentrant:
-			o.reentrant = true
-			continue
-		case allowed&wordSession != 0 && equalFold(word, "session") && !o.session:
-			o.session = true
-			continue
-		}
-		if i++; value == nil || *value != nil || i == len(args) {
-			return o, false
-		}
-		*value = args[i]
-	}
-	return o, true
-}
-
-// lockCall is a parsed call of LOCK.ACQUIRE or LOCK.RENEW.
-type lockCall struct {
-	lockOptions
-	key   []byte
-	owner string
-	until int64 // the deadline of the lease that it asks for
-}
-
-// parseLock parses the arguments of LOCK.ACQUIRE and LOCK.RENEW. They must have a time to live.
-func (c *Ctx) parseLock(allowed lockWords) (l lockCall, fault *Reply) {
-	o, ok := parseLockOptions(c.Args[3:], allowed)
-	if !ok || o.px == nil {
-		return l, &syntaxError
-	}
-	l = lockCall{lockOptions: o, key: c.Args[1], owner: c.Arg(2)}
-	if l.owner == "" {
-		return l, &noOwner
-	}
-	when, ok, e := c.expireTime(o.px, unitPX)
-	if !ok {
-		r := Err(e)
-		return l, &r
-	}
-	l.until = c.DeadlineAt(when)
-	return l, nil
-}
-
-// lockWait returns how many ms a LOCK.ACQUIRE waits; 0 means that it does not wait.
-func lockWait(arg []byte) (ms int64, fault *Reply) {
-	if arg == nil {
-		return 0, nil
-	}
-	ms, ok := redistext.ParseInt(arg)
-	switch {
-	case !ok:
-		return 0, &waitNotInteger
-	case ms < 0:
-		return 0, &timeoutNegative
-	}
-	return ms, nil
-}
-
-var (
-	noOwner        = Err(ErrNoOwner)
-	waitNotInteger = Err(ErrWaitNotInteger)
-	noSession      = Err(ErrNoSession)
-	shortSession   = Err(ErrShortSession)
-)
-
-// minSessionLease is the least lease of a lock with SESSION, in ms: the node renews such locks once a second.
-const minSessionLease = 3000
-
-// SessionLease returns the lease in ms that a call of LOCK.ACQUIRE with SESSION asks for; ok is false without SESSION.
-func SessionLease(args [][]byte) (ms int64, ok bool) {
-	o, ok := parseLockOptions(args[3:], acquireWords)
-	if !ok || !o.session {
-		return 0, false
-	}
-	return redistext.ParseInt(o.px)
+	{
+		Name: "lock.revoke", Arity: 4, Flags: Write | Fast, Group: "lock", Since: "0.2.0",
+		Keys:    firstKey(KeyRW | KeyUpdate),
+		Summary: "Asks the holders of a lock to release it.",
+		Usage:   "key REASON text", Run: cmdLockRevoke,
+	},
 }
 
 // notGranted is the reply of a LOCK.ACQUIRE that does not get the lock.
@@ -163,25 +48,32 @@ func cmdLockAcquire(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	wait, fault := lockWait(l.wait)
+	wait, fault := lockWait(&l.lockOptions)
 	if fault != nil {
 		return *fault
 	}
 	switch {
-	case l.session && (c.InScript || c.InMulti):
+	case l.has(wordQueue) && wait == 0:
+		return queueWithoutWait
+	case l.has(wordQueue) && l.has(wordSession):
+		return queueAndSession
+	case l.has(wordSession) && (c.InScript || c.InMulti):
 		return noSession
-	case l.session && l.until-c.now.Lease < minSessionLease:
+	case l.has(wordSession) && l.until-c.now.Lease < minSessionLease:
 		return shortSession
 	case !c.TokensCounted():
 		return noTokens
 	}
 	e := c.LookupWrite(c.DB, l.key)
 	reply, granted := c.acquire(&l, e)
+	if granted && l.has(wordQueue) && (c.Ready != nil || c.Waits) {
+		c.Publish(Channel, grantedChannel(c.DB, l.owner), grantedMessage(l.key, reply.Elems))
+	}
 	if granted || reply.IsError() && (c.Ready == nil && !c.Waits || reply.Str != wrongType.Str) {
 		return reply
 	}
 	if wait > 0 {
-		c.Wait = &Wait{DB: c.DB, Keys: [][]byte{l.key}, Type: TypeFree, Timeout: wait, Owner: l.owner}
+		c.Wait = &Wait{DB: c.DB, Keys: [][]byte{l.key}, Type: TypeFree, Timeout: wait, Owner: l.owner, Shared: l.mode == lockShared}
 	}
 	return notGranted
 }
@@ -189,8 +81,11 @@ func cmdLockAcquire(c *Ctx) Reply {
 // acquire takes the lock, whose entry is e or nil, if it is free or if the owner may take it once more. The reply of a lock that is
 // not granted is an error or none.
 func (c *Ctx) acquire(l *lockCall, e *Entry) (reply Reply, granted bool) {
+	reentrant := l.has(wordReentrant)
 	switch {
-	case e == nil && l.reentrant:
+	case e == nil && l.typed():
+		return c.join(l), true
+	case e == nil && reentrant:
 		c.HashSet(c.DB, l.key, l.owner, "1")
 		c.SetDeadline(c.DB, l.key, l.until)
 		c.eventOn(eventHash, "hincrby") // as by Redisson
@@ -201,15 +96,17 @@ func (c *Ctx) acquire(l *lockCall, e *Entry) (reply Reply, granted bool) {
 		c.eventOn(eventString, "set")
 		c.eventOn(eventGeneric, "expire")
 		return c.grantedLock(l, 1), true
-	case e.typ == TypeString:
-		if l.reentrant && e.str == l.owner {
-			return Err(ErrLockPlain), false
-		}
-	case e.typ != TypeHash:
+	case e.typ == TypeLock:
+		return c.acquireLock(l, e)
+	case e.typ != TypeString && e.typ != TypeHash:
 		return wrongType, false
-	case l.reentrant:
+	case l.typed():
+		return c.share(l, e)
+	case e.typ == TypeString && reentrant && e.str == l.owner:
+		return Err(ErrLockPlain), false
+	case e.typ == TypeHash && reentrant:
 		return c.acquireAgain(l, e)
-	default:
+	case e.typ == TypeHash:
 		holds, fault := e.holds(l.owner)
 		if holds > 0 {
 			return Err(ErrLockReentrant), false
@@ -256,7 +153,7 @@ func (c *Ctx) grantedLock(l *lockCall, holds int64) Reply {
 	if l.until != 0 {
 		ttl = max(l.until-c.now.Lease, 0)
 	}
-	return List(Int(int64(c.Token(c.DB, c.Txn.Lookup(c.DB, l.key)))), Int(ttl), Int(holds))
+	return List(Int(int64(c.tokenOf(c.Txn.Lookup(c.DB, l.key), l.owner))), Int(ttl), Int(holds))
 }
 
 // holds returns how often an owner holds a reentrant lock. A hash with the field mode is Redisson's read-write lock, which counts in another
@@ -298,10 +195,14 @@ func (c *Ctx) held(owner string, token []byte) (e *Entry, holds int64, fault *Re
 		holds = Flag(e.str == owner).Int
 	case e.typ == TypeHash:
 		holds, fault = e.holds(owner)
+	case e.typ == TypeLock:
+		if h := c.foundHolding(c.DB, e, owner); h != nil {
+			holds = h.holds
+		}
 	default:
 		fault = &wrongType
 	}
-	if token != nil && c.Token(c.DB, e) != uint64(want) {
+	if token != nil && c.tokenOf(e, owner) != uint64(want) {
 		holds = 0
 	}
 	return e, holds, fault
@@ -312,19 +213,33 @@ func cmdLockRenew(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	e, holds, fault := c.held(l.owner, l.token)
+	e, holds, fault := c.held(l.owner, l.args[wordToken])
 	switch {
 	case fault != nil:
 		return *fault
 	case holds == 0:
 		return Zero
-	case l.atLeast && e.deadline == 0:
-		return One
-	case l.atLeast:
+	case e.typ == TypeLock:
+		return c.renewHold(&l, e)
+	case !l.has(wordAtLeast):
+		c.renewLock(&l)
+	case e.deadline != 0:
 		l.until = max(l.until, c.graced(e))
+		c.renewLock(&l)
 	}
+	return renewed(e.form&formTold != 0)
+}
+
+func (c *Ctx) renewLock(l *lockCall) {
 	c.SetDeadline(c.DB, l.key, l.until)
 	c.eventOn(eventGeneric, "expire")
+}
+
+// renewed is the reply of LOCK.RENEW; asked means that the owner should release the lock.
+func renewed(asked bool) Reply {
+	if asked {
+		return Int(2)
+	}
 	return One
 }
 
@@ -339,17 +254,19 @@ func cmdLockRelease(c *Ctx) Reply {
 		return noOwner
 	}
 	n := int64(1)
-	if o.holds != nil {
-		if n, ok = redistext.ParseInt(o.holds); !ok || n < 1 {
+	if o.has(wordHolds) {
+		if n, ok = redistext.ParseInt(o.args[wordHolds]); !ok || n < 1 {
 			return notInteger
 		}
 	}
-	e, holds, fault := c.held(owner, o.token)
+	e, holds, fault := c.held(owner, o.args[wordToken])
 	switch {
 	case fault != nil:
 		return *fault
-	case holds == 0 || o.unchanged != nil && !c.unchangedSince(e, o.unchanged):
+	case holds == 0 || o.has(wordUnchanged) && !c.unchangedSince(e, owner, o.args[wordUnchanged]):
 		return Nil
+	case e.typ == TypeLock:
+		return c.releaseHold(e, e.holder(owner), n, o.has(wordLapse))
 	case holds > n:
 		c.HashSet(c.DB, key, owner, strconv.FormatInt(holds-n, 10))
 		c.eventOn(eventHash, "hincrby")
@@ -369,9 +286,13 @@ func cmdLockRelease(c *Ctx) Reply {
 	return Zero
 }
 
-// unchangedSince reports whether an entry is as the write set with the number seq has left it, but for a longer lease.
-func (c *Ctx) unchangedSince(e *Entry, seq []byte) bool {
+// unchangedSince reports whether a lock is as the write set with the number seq has left it, but for a longer lease. Of a lock with holders,
+// only the owner's hold counts.
+func (c *Ctx) unchangedSince(e *Entry, owner string, seq []byte) bool {
 	changed := e.changed
+	if h := e.holder(owner); h != nil {
+		changed = h.leased
+	}
 	if c.env.Corrected != nil {
 		changed = c.env.Corrected(changed)
 	}

@@ -69,11 +69,13 @@ func (e *Entry) encoding() string {
 		return formName(v.Compact(), "intset", "hashtable")
 	case *SortedSet:
 		return formName(v.Compact(), "listpack", "skiplist")
+	case *Lock:
+		return "lock"
 	}
 	if _, ok := e.shownInt(); ok {
 		return "int"
 	}
-	if len(e.str) <= maxEmbedded && e.form != formRaw {
+	if len(e.str) <= maxEmbedded && e.stringForm() != formRaw {
 		return "embstr"
 	}
 	return "raw"
@@ -81,7 +83,7 @@ func (e *Entry) encoding() string {
 
 // shownInt returns the value of a string that Redis would store as an integer.
 func (e *Entry) shownInt() (n int64, ok bool) {
-	if e.typ != TypeString || e.form != formByValue {
+	if e.typ != TypeString || e.stringForm() != formByValue {
 		return 0, false
 	}
 	return redistext.ParseInt(stringBytes(e.str))

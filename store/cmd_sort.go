@@ -119,7 +119,7 @@ func (c *Ctx) sort(readonly bool) Reply {
 		return *fault
 	}
 	e := c.Lookup(c.DB, c.Args[1])
-	if e != nil && (e.typ == TypeString || e.typ == TypeHash) {
+	if e != nil && (e.typ == TypeString || e.typ == TypeHash || e.typ == TypeLock) {
 		return wrongType
 	}
 	if e == nil {

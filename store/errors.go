@@ -77,15 +77,6 @@ const (
 	ErrDumpFormat      Error = "ERR Bad data format"
 	ErrDumpLibrary     Error = "ERR Failed loading library payload"
 	ErrDumpLibraryName Error = "ERR Failed loading library name"
-	ErrToken           Error = "ERR a token is an integer from 0 to 9223372036854775807"
-	ErrNoOwner         Error = "ERR the owner must not be empty"
-	ErrWaitNotInteger  Error = "ERR timeout is not an integer or out of range"
-	ErrLockPlain       Error = "LOCKMODE the owner holds this lock as a plain lock, which is not REENTRANT: release it first"
-	ErrLockReentrant   Error = "LOCKMODE the owner holds this lock as a REENTRANT one, not as a plain lock: take it once more with REENTRANT, or release it first"
-	ErrLockOther       Error = "LOCKMODE the owner holds a lock of another kind at this key: renew and release it by the library that took it"
-	ErrNoSession       Error = "ERR SESSION is not for transactions and scripts: send LOCK.ACQUIRE by itself"
-	ErrShortSession    Error = "ERR SESSION needs a lease of 3000 ms or more (PX), because the node renews such locks once a second"
-	ErrNoTokens        Error = "ERR tokens are not counted while a node of the cluster may run version 0.1.0: upgrade all nodes first"
 	ErrDumpEngine      Error = "ERR Failed loading engine name"
 	ErrDumpDescription Error = "ERR Failed loading library description"
 	ErrDumpBlob        Error = "ERR Failed loading library blob"
@@ -108,6 +99,35 @@ const (
 	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
 	ErrQuota           Error = "OOM command not allowed when the data directory of the leader is larger than its quota: delete keys, or restart the nodes with a larger --quota-data-dir."
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
+)
+
+// Errors of the commands for locks.
+const (
+	ErrToken               Error = "ERR a token is an integer from 0 to 9223372036854775807"
+	ErrWhichOwner          Error = "LOCKMODE each holder of this lock has a token of its own: name one with OWNER"
+	ErrNoTokens            Error = "ERR tokens are not counted while a node of the cluster may run version 0.1.0: upgrade all nodes first"
+	ErrNoOwner             Error = "ERR the owner must not be empty"
+	ErrLockName            Error = "ERR the name and the owner of a lock with WAIT, SHARED, LIMIT, MAXHOLD or DELAY have at most 1024 bytes each"
+	ErrWaitNotInteger      Error = "ERR timeout is not an integer or out of range"
+	ErrNoSession           Error = "ERR SESSION is not for transactions and scripts: send LOCK.ACQUIRE by itself"
+	ErrShortSession        Error = "ERR SESSION needs a lease of 3000 ms or more (PX, MAXHOLD), because the node renews such locks once a second"
+	ErrSharedAndLimit      Error = "LOCKMODE SHARED and LIMIT exclude each other: any number may share a lock, or LIMIT says how many"
+	ErrPermitsWithoutLimit Error = "LOCKMODE PERMITS needs LIMIT, which says how many permits the lock has"
+	ErrLockLimit           Error = "ERR LIMIT is an integer from 1 to 9007199254740992"
+	ErrLockPermits         Error = "ERR PERMITS is an integer from 1 to LIMIT"
+	ErrLockDelay           Error = "ERR DELAY is an integer from 0 to 3600000, in milliseconds"
+	ErrQueueWait           Error = "ERR QUEUE needs WAIT, which says for how long the ticket is valid"
+	ErrQueueSession        Error = "ERR QUEUE and SESSION exclude each other: after the message, renew the lock yourself (LOCK.RENEW)"
+	ErrLockPlain           Error = "LOCKMODE the owner holds this lock as a plain lock, which is not REENTRANT: release it first"
+	ErrLockReentrant       Error = "LOCKMODE the owner holds this lock as a REENTRANT one, not as a plain lock: take it once more with REENTRANT, or release it first"
+	ErrLockOther           Error = "LOCKMODE the owner holds a lock of another kind at this key: renew and release it by the library that took it"
+	ErrLockForm            Error = "LOCKMODE the owner holds this lock in another form: release it first"
+	ErrLockHolds           Error = "LOCKMODE the owner holds this lock more than once, or not alone: it can share it only while it holds it once"
+	ErrLockEndless         Error = "LOCKMODE the owner holds this lock without a time to live: release it first, or give it one (PEXPIRE)"
+	ErrLockUpgrade         Error = "LOCKMODE the owner shares this lock: release it, then take it exclusively"
+	ErrLockOtherPermits    Error = "LOCKMODE the owner holds another number of PERMITS of this lock"
+	ErrLockExpires         Error = "LOCKMODE each holder of this lock has a lease of its own: use LOCK.RENEW or LOCK.RELEASE, or DEL, which ends them all"
+	ErrLockMoves           Error = "LOCKMODE this lock has holders with leases of their own, who know it by its name: it cannot be renamed, moved, copied or dumped"
 )
 
 // ErrArgumentsTooBig is the reply to a read-only command or a WATCH whose arguments exceed limit bytes, the limit for the writes of
@@ -225,4 +245,12 @@ func ShortLimit(full, had time.Duration) string {
 		return ""
 	}
 	return fmt.Sprintf(" It had %v of %v, because earlier work of this user or of others had used up the rest.", max(had, 0).Round(time.Millisecond), full)
+}
+
+// errLockMode is the reply to a LOCK.ACQUIRE that shares a lock in another way than its holders.
+func errLockMode(m lockMode) Error {
+	if n, ok := m.limit(); ok {
+		return Error("LOCKMODE this lock has been taken with LIMIT " + strconv.FormatInt(n, 10) + ": all must name the same limit")
+	}
+	return "LOCKMODE this lock has been taken with SHARED"
 }

@@ -13,7 +13,7 @@ func (t *Txn) expire(db int, key string) {
 const lookAtDue = 20
 
 // ExpireDue deletes up to limit keys, of at most longest bytes, whose deadline and grace have passed, until the deletions take the given
-// bytes.
+// bytes. It settles the holders of locks whose time is over.
 func (t *Txn) ExpireDue(limit, bytes, longest int) (deleted int) {
 	from := t.ws.Size()
 	var due []*Entry
@@ -25,7 +25,7 @@ func (t *Txn) ExpireDue(limit, bytes, longest int) (deleted int) {
 		due = due[:0]
 		looked := 0
 		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
-			if len(e.key) <= longest && t.dead(e) { // a key that stays, such as one in its grace, does not count towards the limit
+			if len(e.key) <= longest && (t.dead(e) || e.typ == TypeLock) { // a key that stays, such as one in its grace, does not count towards the limit
 				due = append(due, e)
 			}
 			looked++
@@ -35,9 +35,13 @@ func (t *Txn) ExpireDue(limit, bytes, longest int) (deleted int) {
 			if t.ws.Size()-from >= bytes {
 				return deleted
 			}
-			if e := t.peek(db, x.key); e != nil && t.dead(e) {
+			switch e := t.peek(db, x.key); {
+			case e == nil:
+			case t.dead(e):
 				t.expire(db, x.key)
 				deleted++
+			case e.typ == TypeLock:
+				t.settleDue(db, e, bytes-(t.ws.Size()-from))
 			}
 		}
 	}
@@ -49,13 +53,19 @@ const maxSeen = 1 << 13
 
 // swapSeen lets the record for ExpireSeen follow the exchange of two databases.
 func (t *Txn) swapSeen(a, b int) {
-	for i := range t.seen {
-		switch x := &t.seen[i]; x.db {
+	swap := func(db *int) {
+		switch *db {
 		case a:
-			x.db = b
+			*db = b
 		case b:
-			x.db = a
+			*db = a
 		}
+	}
+	for i := range t.seen {
+		swap(&t.seen[i].db)
+	}
+	for i := range t.seenHolders {
+		swap(&t.seenHolders[i].DB)
 	}
 }
 
@@ -72,4 +82,5 @@ func (t *Txn) ExpireSeen(bytes int) {
 		}
 	}
 	t.seen = t.seen[:0]
+	t.expireSeenHolders(bytes - (t.ws.Size() - from))
 }

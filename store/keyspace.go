@@ -19,6 +19,7 @@ const (
 	TypeList
 	TypeSet
 	TypeSortedSet
+	TypeLock
 	// TypeFree is no type of a value: a client that waits for a lock waits until the key is free.
 	TypeFree
 )
@@ -35,6 +36,8 @@ func (t Type) String() string {
 		return "set"
 	case TypeSortedSet:
 		return "zset"
+	case TypeLock:
+		return "lock"
 	}
 	return "none"
 }
@@ -63,7 +66,13 @@ const (
 	formByValue strForm = iota // OBJECT ENCODING depends on the value alone
 	formRaw                    // a command has changed part of the string, or BITOP has made it
 	formText                   // a number that INCRBYFLOAT stored as text
+
+	// formTold is one bit of the field form of any key: its owner has been asked to release it (LOCK.REVOKE).
+	formTold strForm = 1 << 7
 )
+
+// stringForm returns the form of a string without the bit formTold.
+func (e *Entry) stringForm() strForm { return e.form &^ formTold }
 
 // elements is a collection that an Entry points to.
 type elements struct{ collection }

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// LeasedKey is a key that got a deadline from a write set.
+// LeasedKey is a key that got a deadline from a write set, or a holder of a lock.
 type LeasedKey struct {
 	DB       int
 	Key      string
+	Owner    string // the holder of a lock whose holders have leases of their own, else ""
 	Deadline int64
 }
 
@@ -24,7 +25,7 @@ func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
 // deadlineVisitor has the functions that visitDeadlines calls for the writes that change deadlines.
 type deadlineVisitor struct {
-	set  func(at, db int, key string, deadline int64) // at is where the write begins; deadline is 0 if the key gets none or is deleted
+	set  func(at int, k LeasedKey) // at is where the write begins; the deadline is 0 if the key gets none or is deleted, or the holder goes
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
 	wipe func(db int)
@@ -42,12 +43,19 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 		case opSet:
 			key := d.Str()
 			d.Str()
-			v.set(at, db, key, d.int())
+			v.set(at, LeasedKey{DB: db, Key: key, Deadline: d.int()})
 		case opDeadline:
 			key := d.Str()
-			v.set(at, db, key, d.int())
+			v.set(at, LeasedKey{DB: db, Key: key, Deadline: d.int()})
 		case opDelete:
-			v.set(at, db, d.Str(), 0)
+			v.set(at, LeasedKey{DB: db, Key: d.Str()})
+		case opHold:
+			key := d.Str()
+			if _, h, leased := d.holder(); leased {
+				v.set(at, LeasedKey{db, key, h.owner, h.deadline})
+			}
+		case opDrop:
+			v.set(at, LeasedKey{DB: db, Key: d.Str(), Owner: d.Str()})
 		case opFlush:
 			v.wipe(db)
 		case opMove, opCopy:
@@ -65,48 +73,85 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	}
 }
 
-// leases are the deadlines of keys, by database.
-type leases [Databases]map[string]int64
+// leases are the deadlines of the keys of each database, and of the holders of locks.
+type leases [Databases]struct {
+	keys    map[string]int64
+	holders map[string]map[string]int64 // by key and owner
+}
 
-// put records the deadline of a key. If the deadline is 0, put drops the key's record.
-func (l *leases) put(db int, key string, deadline int64) {
-	switch {
-	case deadline == 0:
-		delete(l[db], key)
-	case l[db] == nil:
-		l[db] = map[string]int64{key: deadline}
-	default:
-		l[db][key] = deadline
+// at returns the deadline that put has recorded, or 0.
+func (l *leases) at(k LeasedKey) int64 {
+	if k.Owner != "" {
+		return l[k.DB].holders[k.Key][k.Owner]
 	}
+	return l[k.DB].keys[k.Key]
+}
+
+// put records the deadline of a key, which has no holders then, or that of a holder. If the deadline is 0, put drops the record.
+func (l *leases) put(k LeasedKey) {
+	of := &l[k.DB]
+	switch {
+	case k.Owner != "":
+		l.putHolder(k)
+		return
+	case k.Deadline == 0:
+		delete(of.keys, k.Key)
+	case of.keys == nil:
+		of.keys = map[string]int64{k.Key: k.Deadline}
+	default:
+		of.keys[k.Key] = k.Deadline
+	}
+	delete(of.holders, k.Key)
+}
+
+func (l *leases) putHolder(k LeasedKey) {
+	of := &l[k.DB]
+	delete(of.keys, k.Key)
+	switch {
+	case k.Deadline == 0:
+		delete(of.holders[k.Key], k.Owner)
+		return
+	case of.holders == nil:
+		of.holders = map[string]map[string]int64{}
+	}
+	if of.holders[k.Key] == nil {
+		of.holders[k.Key] = map[string]int64{}
+	}
+	of.holders[k.Key][k.Owner] = k.Deadline
 }
 
 // follow records the deadlines that part of a write set sets, if counts agrees; at is the write's beginning. Records follow moved and
-// copied keys.
+// copied keys; locks with holders are neither moved nor copied.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
-		set: func(at, db int, key string, deadline int64) {
-			if !counts(at, LeasedKey{db, key, deadline}) {
-				deadline = 0
+		set: func(at int, k LeasedKey) {
+			if !counts(at, k) {
+				k.Deadline = 0
 			}
-			l.put(db, key, deadline)
+			l.put(k)
 		},
 		move: func(db int, key string, to int, name string, copies bool) {
-			l.put(to, name, l[db][key])
+			l.put(LeasedKey{DB: to, Key: name, Deadline: l[db].keys[key]})
 			if !copies {
-				l.put(db, key, 0)
+				l.put(LeasedKey{DB: db, Key: key})
 			}
 		},
 		swap: func(a, b int) { l[a], l[b] = l[b], l[a] },
-		wipe: func(db int) { l[db] = nil },
+		wipe: func(db int) { l[db].keys, l[db].holders = nil, nil },
 	})
 }
 
-// list returns the keys, sorted by database and name.
+// list returns the keys and holders, sorted by database and name.
 func (l *leases) list() []LeasedKey {
 	var list []LeasedKey
-	for db, keys := range l {
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			list = append(list, LeasedKey{db, key, keys[key]})
+	for db, of := range l {
+		for _, key := range slices.Sorted(maps.Keys(of.keys)) {
+			list = append(list, LeasedKey{DB: db, Key: key, Deadline: of.keys[key]})
+		}
+		for _, key := range slices.Sorted(maps.Keys(of.holders)) {
+			for _, owner := range slices.Sorted(maps.Keys(of.holders[key])) {
+				list = append(list, LeasedKey{db, key, owner, of.holders[key][owner]})
+			}
 		}
 	}
 	return list
@@ -116,7 +161,7 @@ func (l *leases) list() []LeasedKey {
 // last element may be among them. The names share memory with writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
-	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
+	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l.at(k) != 0 })
 	return l.list()
 }
 
@@ -136,7 +181,7 @@ func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 		for len(spans) > 0 && at >= spans[0].To.at {
 			spans = spans[1:]
 		}
-		kept := k.Deadline != 0 && l[k.DB][k.Key] == k.Deadline
+		kept := k.Deadline != 0 && l.at(k) == k.Deadline
 		return len(spans) > 0 && at >= spans[0].From.at || renewed[k] || kept
 	})
 	return l.list()
@@ -170,7 +215,11 @@ func (t *Txn) TakeLeases() bool {
 // Lengthen moves a deadline that the write set seq has set by ms milliseconds, unless the deadline passed more than max(ms, 0) ago.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
-	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
+	if k.Owner != "" {
+		t.lengthenHolder(k, e, seq, ms)
+		return
+	}
+	if e == nil || e.typ == TypeLock || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
 		return
 	}
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
@@ -184,7 +233,12 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 // removed the deadline or made it earlier, Renew does not set it.
 func (t *Txn) Renew(k LeasedKey, seq, token uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
-	if e == nil || k.Deadline == 0 || e.token > max(seq, token) || t.swappedSince(k.DB, seq) {
+	switch {
+	case e == nil || k.Deadline == 0 || t.swappedSince(k.DB, seq):
+		return 0, false
+	case k.Owner != "":
+		return t.renewHolder(k, e, seq, token, at)
+	case e.typ == TypeLock || e.token > max(seq, token):
 		return 0, false
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))

@@ -26,16 +26,16 @@ func TestLeasedBetween(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
-	if got, want := LeasedBetween(txn.Writes().Bytes(), from, to, to), []LeasedKey{{3, "a", 100}, {6, "moved", 200}}; !slices.Equal(got, want) {
+	if got, want := LeasedBetween(txn.Writes().Bytes(), from, to, to), []LeasedKey{{3, "a", "", 100}, {6, "moved", "", 200}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	expect("later keys", LeasedKey{3, "a", 100}, LeasedKey{6, "moved", 200})
+	expect("later keys", LeasedKey{3, "a", "", 100}, LeasedKey{6, "moved", "", 200})
 	txn.SetDeadline(3, []byte("a"), 150)
 	txn.Move(6, []byte("moved"), 0, []byte("again"))
-	expect("later changes", LeasedKey{0, "again", 200}, LeasedKey{3, "a", 150})
+	expect("later changes", LeasedKey{0, "again", "", 200}, LeasedKey{3, "a", "", 150})
 	txn.Delete(3, []byte("a"))
 	txn.SetString(3, []byte("a"), "v", 900)
-	expect("deleted", LeasedKey{0, "again", 200})
+	expect("deleted", LeasedKey{0, "again", "", 200})
 	txn.Flush(0)
 	expect("flushed")
 }
@@ -69,18 +69,18 @@ func TestLeased(t *testing.T) {
 		anew  []LeasedKey
 		want  []LeasedKey
 	}{
-		"stays":              {want: []LeasedKey{{0, "k", 100}}},
-		"renamed":            {later: func(t *Txn) { t.Move(0, key("k"), 0, key("k2")) }, want: []LeasedKey{{0, "k2", 100}}},
-		"renamed twice":      {later: func(t *Txn) { t.Move(0, key("k"), 0, key("k2")); t.Move(0, key("k2"), 3, key("k3")) }, want: []LeasedKey{{3, "k3", 100}}},
-		"copied":             {later: func(t *Txn) { t.Copy(0, key("k"), 4, key("k")) }, want: []LeasedKey{{0, "k", 100}, {4, "k", 100}}},
-		"swapped":            {later: func(t *Txn) { t.Swap(0, 7) }, want: []LeasedKey{{7, "k", 100}}},
+		"stays":              {want: []LeasedKey{{0, "k", "", 100}}},
+		"renamed":            {later: func(t *Txn) { t.Move(0, key("k"), 0, key("k2")) }, want: []LeasedKey{{0, "k2", "", 100}}},
+		"renamed twice":      {later: func(t *Txn) { t.Move(0, key("k"), 0, key("k2")); t.Move(0, key("k2"), 3, key("k3")) }, want: []LeasedKey{{3, "k3", "", 100}}},
+		"copied":             {later: func(t *Txn) { t.Copy(0, key("k"), 4, key("k")) }, want: []LeasedKey{{0, "k", "", 100}, {4, "k", "", 100}}},
+		"swapped":            {later: func(t *Txn) { t.Swap(0, 7) }, want: []LeasedKey{{7, "k", "", 100}}},
 		"given a Unix time":  {later: func(t *Txn) { t.SetDeadline(0, key("k"), 90) }},
-		"the same again":     {later: func(t *Txn) { t.SetString(0, key("k"), "v", 100) }, want: []LeasedKey{{0, "k", 100}}},
+		"the same again":     {later: func(t *Txn) { t.SetString(0, key("k"), "v", 100) }, want: []LeasedKey{{0, "k", "", 100}}},
 		"made to last":       {later: func(t *Txn) { t.SetDeadline(0, key("k"), 0) }},
 		"overwritten":        {later: func(t *Txn) { t.SetString(0, key("k"), "v", 80) }},
 		"overwritten by one": {later: func(t *Txn) { t.SetString(0, key("o"), "v", 80); t.Move(0, key("o"), 0, key("k")) }},
-		"begun anew":         {later: func(t *Txn) { t.SetDeadline(0, key("old"), 300); t.Move(0, key("old"), 0, key("new")) }, anew: []LeasedKey{{0, "old", 300}}, want: []LeasedKey{{0, "k", 100}, {0, "new", 300}}},
-		"two spans":          {lease: func(t *Txn) { t.SetString(2, key("k"), "v", 200) }, want: []LeasedKey{{0, "k", 100}, {2, "k", 200}}},
+		"begun anew":         {later: func(t *Txn) { t.SetDeadline(0, key("old"), 300); t.Move(0, key("old"), 0, key("new")) }, anew: []LeasedKey{{0, "old", "", 300}}, want: []LeasedKey{{0, "k", "", 100}, {0, "new", "", 300}}},
+		"two spans":          {lease: func(t *Txn) { t.SetString(2, key("k"), "v", 200) }, want: []LeasedKey{{0, "k", "", 100}, {2, "k", "", 200}}},
 	} {
 		txn := newTestDB(t).begin()
 		txn.SetString(0, key("old"), "v", 50)
@@ -130,12 +130,12 @@ func TestRenew(t *testing.T) {
 		}
 		txn := s.Begin(Time{Lease: test.now}, 3, Env{})
 		mark := txn.Writes().Mark()
-		until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 0, 1000)
+		until, alive := txn.Renew(LeasedKey{0, "k", "", 2000}, 1, 0, 1000)
 		if alive == test.expired {
 			t.Errorf("%s: alive %v", test.name, alive)
 		}
 		// If this reply is late, the leader lengthens the deadline that Renew has set.
-		renewed, end := []LeasedKey{{0, "k", until}}, txn.Writes().Mark()
+		renewed, end := []LeasedKey{{0, "k", "", until}}, txn.Writes().Mark()
 		if late := Leased(txn.Writes().Bytes(), []Span{{mark, mark}}, renewed); end != mark && !slices.Equal(late, renewed) {
 			t.Errorf("%s: a late reply lengthens %v, want %v", test.name, late, renewed)
 		}
@@ -154,10 +154,10 @@ func TestRenewKeepsTheGrace(t *testing.T) {
 	apply(t, s, 1, func(t *Txn) { t.SetString(0, []byte("k"), "me", 2000) })
 	apply(t, s, 2, func(t *Txn) { t.SetDeadline(0, []byte("k"), 9000) })
 	txn := s.Begin(Time{Lease: 1500}, 3, env)
-	if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 0, 1000); until != 9040 || !alive {
+	if until, alive := txn.Renew(LeasedKey{0, "k", "", 2000}, 1, 0, 1000); until != 9040 || !alive {
 		t.Errorf("until %d, alive %v; want 9040 and true", until, alive)
 	}
-	if _, alive := txn.Renew(LeasedKey{0, "k", 0}, 1, 0, 1000); alive {
+	if _, alive := txn.Renew(LeasedKey{0, "k", "", 0}, 1, 0, 1000); alive {
 		t.Error("a lease that ended in the write set that granted it is alive")
 	}
 }
@@ -185,7 +185,7 @@ func TestRenewAfterASwap(t *testing.T) {
 			if !earlier {
 				swap(txn)
 			}
-			if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 2, 0, 1000); alive {
+			if until, alive := txn.Renew(LeasedKey{0, "k", "", 2000}, 2, 0, 1000); alive {
 				t.Errorf("swapped %s: the key of write set %d has the lease until %d", name, old, until)
 			}
 		}

@@ -76,7 +76,11 @@ func (t *Txn) temporary() bool {
 	}
 	left, last := t.size-t.from.size, t.now.Lease+temporaryFor.Milliseconds()
 	for _, k := range t.from.created {
-		if e := t.peek(k.DB, k.Key); e != nil && e.deadline != 0 && e.deadline <= last {
+		e := t.peek(k.DB, k.Key)
+		if e == nil {
+			continue
+		}
+		if at, _ := e.until(); at != 0 && at <= last {
 			left -= e.size()
 		}
 	}
@@ -97,6 +101,9 @@ func (c *Ctx) countsOnly() bool {
 	case "incr", "decr", "incrby", "decrby", "incrbyfloat", "lock.fence":
 		return c.existing(TypeString) != nil
 	case "hincrby", "hincrbyfloat", lockAcquire:
+		if e := c.existing(TypeLock); e != nil {
+			return e.holder(bytesToString(c.Args[2])) != nil
+		}
 		e := c.existing(TypeHash)
 		if e == nil {
 			return false

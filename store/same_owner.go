@@ -31,9 +31,12 @@ func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) b
 
 // graced returns the time at which an entry with a deadline expires, including the grace of its
 // lease.
-func (t *Txn) graced(e *Entry) int64 {
+func (t *Txn) graced(e *Entry) int64 { return t.gracedAt(e.deadline, e.leased) }
+
+// gracedAt is graced for a deadline that the write set seq has set.
+func (t *Txn) gracedAt(deadline int64, seq uint64) int64 {
 	if t.env.Grace == nil {
-		return e.deadline
+		return deadline
 	}
-	return addSaturating(e.deadline, t.env.Grace(e.leased))
+	return addSaturating(deadline, t.env.Grace(seq))
 }

@@ -41,7 +41,7 @@ func (t *Txn) Rollback(sp Savepoint) {
 	t.undone += len(t.ws.buf) - len(buf)
 	t.ws = sp.writes
 	t.ws.buf = buf
-	t.size, t.tokens = sp.size, sp.tokens
+	t.size, t.tokens, t.deadLock = sp.size, sp.tokens, nil
 	t.ready, t.swapped = t.ready[:min(sp.ready, len(t.ready))], sp.swapped
 	t.Release(sp)
 }

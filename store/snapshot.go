@@ -52,6 +52,10 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'M'  | key head, int compact, int n, n times str member: a set     |
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
+//	| 'K'  | key head, int mode, int asked, int n, n times (str owner,   |
+//	|      | int permits, int holds, int deadline, int delay, int most,  |
+//	|      | int token, int leased): a lock                              |
+//	| 'A'  | the owner of the key before has been asked to release it    |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |
 //	| 'G'  | int token: the last one that was given; none of version     |
@@ -73,6 +77,8 @@ const (
 	recList      = 'Q'
 	recSet       = 'M'
 	recSortedSet = 'Z'
+	recLock      = 'K'
+	recTold      = 'A'
 	recScript    = 'L'
 	recSwapped   = 'W'
 	recTokens    = 'G'
@@ -108,7 +114,7 @@ func (sn *Snapshot) Newer() bool {
 	newer := false
 	for _, ks := range sn.dbs {
 		ks.keys.ascend(0, func(s slot) bool {
-			newer = newer || s.form == formText
+			newer = newer || s.stringForm() == formText
 			return !newer
 		})
 	}
@@ -162,11 +168,11 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 }
 
 // recordOf maps the type of a key to the tag of its record.
-var recordOf = [...]byte{TypeString: recString, TypeHash: recHash, TypeList: recList, TypeSet: recSet, TypeSortedSet: recSortedSet}
+var recordOf = [...]byte{TypeString: recString, TypeHash: recHash, TypeList: recList, TypeSet: recSet, TypeSortedSet: recSortedSet, TypeLock: recLock}
 
 func (w *snapWriter) entry(e *Entry) {
 	tag := recordOf[e.typ]
-	switch e.form {
+	switch e.stringForm() {
 	case formRaw:
 		tag = recRaw
 	case formText:
@@ -207,6 +213,11 @@ func (w *snapWriter) entry(e *Entry) {
 			w.int(math.Float64bits(m.Score))
 			return true
 		})
+	case *Lock:
+		w.lock(v)
+	}
+	if e.form&formTold != 0 {
+		w.WriteByte(recTold)
 	}
 }
 
@@ -235,6 +246,7 @@ type snapReader struct {
 	older bool   // version 0.1.0 may have written the snapshot
 	order uint64 // the highest script.order so far
 	token uint64 // the highest token so far
+	last  *Entry // the last key
 }
 
 // Restore reads a snapshot into a new store. On an error it returns no store: a corrupt snapshot
@@ -257,7 +269,7 @@ func restore(r *snapReader) (*Store, error) {
 		switch tag {
 		case recDB:
 			db = r.database()
-		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
+		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet, recLock:
 			r.key(s, s.dbs[db], tag)
 		case recEnd:
 			r.end(s)
@@ -302,6 +314,8 @@ func (r *snapReader) other(s *Store, tag byte) {
 		if seq := r.Uvarint(); r.Err == nil {
 			s.swapped[db], s.newest = seq, max(s.newest, seq)
 		}
+	case recTold:
+		r.told()
 	case recTokens, recSwapToken:
 		r.tokens(s, tag)
 	case recConfig:
@@ -354,6 +368,7 @@ func (r *snapReader) key(s *Store, ks *keyspace, tag byte) {
 	if r.Err != nil {
 		return
 	}
+	r.last = e
 	before := ks.keys.size
 	if ks.set(e); ks.keys.size == before {
 		r.Err = fmt.Errorf("key %q twice", e.key)
@@ -361,6 +376,9 @@ func (r *snapReader) key(s *Store, ks *keyspace, tag byte) {
 	ks.size += e.size()
 	s.newest = max(s.newest, e.changed, e.leased)
 	r.token = max(r.token, e.token)
+	if l := e.Lock(); l != nil {
+		r.holders(s, l)
+	}
 	if e.deadline != 0 {
 		s.leased = max(s.leased, e.leased)
 	}
@@ -394,6 +412,8 @@ func (r *snapReader) entry(tag byte) *Entry {
 		e.typ, elems = TypeSet, r.set()
 	case recSortedSet:
 		e.typ, elems = TypeSortedSet, r.sortedSet()
+	case recLock:
+		e.typ, elems = TypeLock, r.lock(e.deadline)
 	}
 	if r.Err == nil && elems.Len() == 0 {
 		r.Err = errors.New("a key without elements")

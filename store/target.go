@@ -54,7 +54,7 @@ func becomeString(t target, db int, e *Entry, value string) {
 	}
 	before := e.size()
 	t.give(e, value)
-	e.typ, e.form = TypeString, formByValue
+	e.typ, e.form = TypeString, e.form&formTold
 	e.drop()
 	t.grow(db, e.size()-before)
 }
@@ -92,7 +92,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	if e.paired() {
 		e.key = ownKey(e.key)
 	}
-	e.str, e.form = bytesToString(value), formRaw
+	e.str, e.form = bytesToString(value), formRaw|e.form&formTold
 	t.stamp(e, false)
 	if fresh {
 		t.put(db, e)
@@ -108,7 +108,7 @@ func formString(t target, db int, key string, form strForm) bool {
 	if e == nil || e.typ != TypeString || form > formText {
 		return false
 	}
-	e.form = form
+	e.form = form | e.form&formTold
 	return true
 }
 

@@ -43,6 +43,7 @@ func (t *tokens) next() uint64 {
 
 // grant gives an entry the next token (see target.grant).
 func (t *tokens) grant(e *Entry, seq uint64, fresh bool) {
+	e.form &^= formTold // the new owner has not been asked for the lock
 	switch {
 	case t.counted():
 		e.token = t.next()

@@ -26,6 +26,8 @@ type Env struct {
 	SameOwnerNX bool
 	// Corrected, if not nil, returns the number of the write set whose leases the write set seq has only lengthened, or seq.
 	Corrected func(seq uint64) uint64
+	// Queued, if not nil, reports whether clients wait for the lock at a key.
+	Queued func(db int, key []byte) bool
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
 	// ACL is what the node's own configuration adds to the users that the replicated state contains.
@@ -71,14 +73,16 @@ type Txn struct {
 	told    int             // TakeDeletedUsers has returned this many of the names in the field deleted
 	gone    map[string]bool // true for the names in the field deleted
 
-	swappedDBs uint16                 // databases that were swapped, one bit each; for Version
-	lapsed     map[lapsedKey]struct{} // keys that have expired in this write set; for Version
-	flushed    flushed                // what Flush has removed; for Version
-	replaced   Replaced               // names that may belong to another key than before
-	seen       []lapsedKey            // expired keys that foundDead has found, for ExpireSeen; a key may be in it twice
-	config     config                 // the cluster parameters, with the pending changes
-	tokens     tokens                 // those of the store, with the pending grants
-	events     eventClass             // keyspace notifications in force
+	swappedDBs  uint16                 // databases that were swapped, one bit each; for Version
+	lapsed      map[lapsedKey]struct{} // keys that have expired in this write set; for Version
+	flushed     flushed                // what Flush has removed; for Version
+	replaced    Replaced               // names that may belong to another key than before
+	seen        []lapsedKey            // expired keys that foundDead has found, for ExpireSeen; a key may be in it twice
+	seenHolders []LeasedKey            // the same for holders of locks, by foundHolding
+	deadLock    *Entry                 // the lock that lockDead has found dead last
+	config      config                 // the cluster parameters, with the pending changes
+	tokens      tokens                 // those of the store, with the pending grants
+	events      eventClass             // keyspace notifications in force
 
 	leases bool // the result of the next TakeLeases
 
@@ -139,7 +143,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	if cap(t.seen) > keepPending {
 		t.seen = nil
 	}
-	t.seen = t.seen[:0]
+	t.seen, t.seenHolders, t.deadLock = t.seen[:0], nil, nil
 	t.config, t.events, t.tokens = t.s.config, t.s.config.events, t.s.tokens
 	if cap(t.journal) > keepPending {
 		t.journal = nil
@@ -193,13 +197,21 @@ func addSaturating(a, b int64) int64 {
 	return a + b
 }
 
-// dead reports whether an entry's deadline and its grace have passed. As in Redis, a key still
-// exists in the millisecond of its deadline.
+// dead reports whether an entry's deadline and its grace have passed, or those of all holders of a lock.
 func (t *Txn) dead(e *Entry) bool {
-	if e.deadline == 0 || t.now.Lease <= e.deadline || e.leased == t.seq {
+	if e.typ == TypeLock {
+		return t.lockDead(e)
+	}
+	return t.past(e.deadline, e.leased)
+}
+
+// past reports whether a deadline that the write set seq has set and its grace have passed. As in Redis, a key still exists in the
+// millisecond of its deadline.
+func (t *Txn) past(deadline int64, seq uint64) bool {
+	if deadline == 0 || t.now.Lease <= deadline || seq == t.seq {
 		return false // if this write set has set the deadline (the last case), the client has no reply yet
 	}
-	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
+	return t.env.Grace == nil || t.now.Lease-deadline > t.env.Grace(seq)
 }
 
 // peek returns the entry of a key, even if expired. If a reply may call the key missing, use Lookup or foundDead, which record expired
@@ -236,13 +248,16 @@ func (t *Txn) foundDead(db int, e *Entry) bool {
 	return true
 }
 
-// LookupWrite is Lookup for a command that will write the key. It first deletes an expired key, as
-// a separate write.
+// LookupWrite is Lookup for a command that will write the key. It first deletes an expired key, and settles holders of a lock whose time is
+// over, as separate writes.
 func (t *Txn) LookupWrite(db int, key []byte) *Entry {
 	e := t.peek(db, bytesToString(key))
 	if e != nil && t.dead(e) {
 		t.expire(db, e.key)
 		return nil
+	}
+	if e != nil && e.typ == TypeLock {
+		return t.settleDue(db, e, settleBytes)
 	}
 	return e
 }
@@ -299,7 +314,7 @@ func (t *Txn) Reform(db int, key []byte, form strForm) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
 	other := *e
-	if other.form = form; other.encoding() == e.encoding() || t.Older() {
+	if other.form = form | e.form&formTold; other.encoding() == e.encoding() || t.Older() {
 		return
 	}
 	t.ws.begin(opForm, db)

@@ -19,6 +19,7 @@ type Wait struct {
 	Type    Type     // the type that a key must get, or TypeFree
 	Timeout int64    // ms from the start of the command; 0 means no timeout
 	Owner   string   // the owner that waits for a lock; "" if Type is not TypeFree
+	Shared  bool     // it will share the lock
 }
 
 // WaitTimedOut is the reply to a command whose wait has timed out.
@@ -99,7 +100,7 @@ const lockAcquire = "lock.acquire"
 func WaitTimeout(cmd *Command, args [][]byte) (ms int64, ok bool) {
 	if cmd.Name == lockAcquire {
 		o, ok := parseLockOptions(args[3:], acquireWords)
-		ms, fault := lockWait(o.wait)
+		ms, fault := lockWait(&o)
 		return ms, ok && fault == nil
 	}
 	arg := args[len(args)-1]
@@ -140,14 +141,32 @@ var (
 	timeoutNegative = Err(ErrTimeoutNegative)
 )
 
-// LockOwners calls fn with each owner of the lock at a key, until fn returns false.
-func (t *Txn) LockOwners(db int, key []byte, fn func(owner string) bool) {
+// LockOwners calls fn with each owner of the lock at a key, until fn returns false. holds is false for one that only keeps its place.
+func (t *Txn) LockOwners(db int, key []byte, fn func(owner string, holds bool) bool) {
 	e := t.peek(db, bytesToString(key))
 	switch {
 	case e == nil || t.dead(e):
 	case e.typ == TypeString:
-		fn(e.str)
+		fn(e.str, true)
 	case e.typ == TypeHash:
-		e.Fields().Each(func(f Field) bool { return f.Name == "mode" || fn(f.Name) })
+		e.Fields().Each(func(f Field) bool { return f.Name == "mode" || fn(f.Name, true) })
+	case e.typ == TypeLock:
+		e.Lock().byOwner.Scan(func(h *holder) bool { return fn(h.owner, t.holding(h)) })
 	}
+}
+
+// LockShared reports whether the lock at a key is one that others than its holders could hold, too: then a client may wait for those in the
+// queue before it. many means that a client that waits need not wait for each of the holders.
+func (t *Txn) LockShared(db int, key []byte) (shared, many bool) {
+	e := t.peek(db, bytesToString(key))
+	if e == nil || e.typ != TypeLock {
+		return false, false
+	}
+	n, limited := e.Lock().mode.limit()
+	return e.Lock().mode == lockShared, limited && n > 1
+}
+
+// HoldsLock reports whether an owner holds the lock of type lock at a key.
+func (t *Txn) HoldsLock(db int, key []byte, owner string) bool {
+	return t.holding(t.peek(db, bytesToString(key)).holder(owner))
 }

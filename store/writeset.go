@@ -74,6 +74,13 @@ type op byte
 //	|    | OBJECT ENCODING shows; since version 2 of an entry          |
 //	| 35 | int token: the next tokens are larger, and from now on each |
 //	|    | is given once (see tokens.go); since version 2 of an entry  |
+//	| 36 | str key, str owner, int mode, int permits, int holds, int   |
+//	|    | deadline, int delay, int most, int leased: an owner holds a |
+//	|    | lock (see setHolder); since version 2 of an entry           |
+//	| 37 | str key, str owner: remove a holder of a lock; since        |
+//	|    | version 2 of an entry                                       |
+//	| 38 | str key, int token: the owner of a lock has been asked to   |
+//	|    | release it (see tellHolders); since version 2 of an entry   |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -109,6 +116,9 @@ const (
 	opKeep   op = 33
 	opForm   op = 34
 	opTokens op = 35
+	opHold   op = 36
+	opDrop   op = 37
+	opTell   op = 38
 )
 
 // maxPatch is the largest offset of opPatch.
@@ -331,6 +341,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		applyList(t, o, d, db)
 	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
 		applyMember(t, o, d, db)
+	case opHold, opDrop, opTell:
+		applyLock(t, o, d, db)
 	case opUserSet, opUserDelete:
 		s.applyUser(o, d, t.seq)
 	default:

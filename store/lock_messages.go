@@ -1,0 +1,47 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// The messages about locks. They have JSON texts; bytes of a name that are not UTF-8 become U+FFFD.
+
+// eventChannel is the channel of an event of locks.
+func eventChannel(db int, event string) string {
+	return "__lock@" + strconv.Itoa(db) + "__:" + event
+}
+
+// grantedChannel is the channel that tells an owner that its ticket has become a lock.
+func grantedChannel(db int, owner string) string { return eventChannel(db, "granted:"+owner) }
+
+// grantedMessage is the message for an owner with a ticket. granted is the reply of LOCK.ACQUIRE.
+func grantedMessage(key []byte, granted []Reply) string {
+	return message(struct {
+		Key   string `json:"key"`
+		Token int64  `json:"token"`
+		TTL   int64  `json:"ttl"`
+	}{valid(key), granted[0].Int, granted[1].Int})
+}
+
+// revokedMessage is the message of LOCK.REVOKE.
+func revokedMessage(key, reason []byte, token uint64) string {
+	return message(struct {
+		Key    string `json:"key"`
+		Reason string `json:"reason"`
+		Token  uint64 `json:"token"`
+	}{valid(key), valid(reason), token})
+}
+
+// valid returns a text that JSON can hold.
+func valid(text []byte) string { return string(bytes.ToValidUTF8(text, []byte("\uFFFD"))) }
+
+func message(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("store: a message of strings and numbers cannot be encoded: %v", err))
+	}
+	return string(text)
+}

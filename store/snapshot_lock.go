@@ -1,0 +1,63 @@
+package store
+
+import "errors"
+
+// lock writes the mode and the holders of a lock.
+func (w *snapWriter) lock(l *Lock) {
+	w.int(uint64(l.mode))
+	w.int(l.asked)
+	w.int(uint64(l.Len()))
+	l.byOwner.Scan(func(h *holder) bool {
+		w.str(h.owner)
+		for _, n := range [...]int64{h.permits, h.holds, h.deadline, h.delay, h.most} {
+			w.int(uint64(n))
+		}
+		w.int(h.token)
+		w.int(h.leased)
+		return true
+	})
+}
+
+// lock reads a lock, whose key has the given deadline.
+func (r *snapReader) lock(deadline int64) *Lock {
+	l := newLock()
+	if l.mode = lockMode(r.Uvarint()); !l.mode.valid() && r.Err == nil {
+		r.Err = errors.New("the mode of a lock")
+	}
+	l.asked = r.Uvarint()
+	r.each(func() {
+		h := holder{owner: r.Str()}
+		for _, n := range [...]*int64{&h.permits, &h.holds, &h.deadline, &h.delay, &h.most} {
+			*n = int64(r.Uvarint())
+		}
+		h.token, h.leased = r.Uvarint(), r.Uvarint()
+		switch {
+		case r.Err != nil:
+		case !h.valid() || l.get(h.owner) != nil:
+			r.Err = errors.New("a holder of a lock")
+		default:
+			l.set(h)
+		}
+	})
+	if r.Err == nil && l.Len() > 0 && l.first().next() != deadline {
+		r.Err = errors.New("the deadline of a lock is not that of its first holder")
+	}
+	return l
+}
+
+// holders notes the numbers of a lock's holders.
+func (r *snapReader) holders(s *Store, l *Lock) {
+	l.byOwner.Scan(func(h *holder) bool {
+		s.leased, s.newest, r.token = max(s.leased, h.leased), max(s.newest, h.leased), max(r.token, h.token)
+		return true
+	})
+}
+
+// told reads that the owner of the last key has been asked to release it.
+func (r *snapReader) told() {
+	if r.last == nil || r.last.typ != TypeString && r.last.typ != TypeHash {
+		r.Err = errors.New("a key that is no lock has been asked for")
+		return
+	}
+	r.last.form |= formTold
+}
