@@ -25,6 +25,9 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	s.command.Store(cmd)
 	s.display(cmd, args)
 	b := &cluster.Blocked{Call: s.call(cmd, args), Client: s.client, Done: done, Caller: s.caller}
+	if store.TakesTicket(cmd, args) {
+		s.ticket(b, size)
+	}
 	if s.tracking.Load() != nil {
 		s.track(&b.Call)
 		s.used(cmd)

@@ -69,13 +69,18 @@ func (f *fakeBackend) serveWaiting() {
 	for _, b := range f.waiting {
 		now := store.Time{Lease: f.now.Load()/1e6 + 1, Wall: f.clock().UnixMicro()}
 		txn := f.store.Begin(now, f.seq+1, store.Env{})
-		ctx := &store.Ctx{Txn: txn, Cmd: b.Call.Cmd, Args: b.Call.Args, DB: b.Call.DB, RESP: b.Call.RESP}
+		ctx := &store.Ctx{Txn: txn, Cmd: b.Call.Cmd, Args: b.Call.Args, DB: b.Call.DB, RESP: b.Call.RESP, Waits: f.waited[b]}
 		r, denied := ctx.NoRoom()
 		if !denied {
 			r = b.Call.Cmd.Run(ctx)
 		}
 		if ctx.Wait != nil {
 			kept = append(kept, b)
+			f.waited[b] = true
+			if waits := b.Waits; waits != nil {
+				b.Waits = nil
+				waits()
+			}
 			continue
 		}
 		f.seq++

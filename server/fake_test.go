@@ -45,6 +45,7 @@ type fakeBackend struct {
 	snapshots atomic.Int32
 	noDisk    atomic.Bool                       // if true, Snapshot fails
 	waiting   []*cluster.Blocked                // guarded by mu
+	waited    map[*cluster.Blocked]bool         // those that have begun to wait; guarded by mu
 	unread    map[*cluster.Blocked]*store.Reply // the commands that lookLater keeps, each with the reply that Unblock gave it
 	turns     atomic.Int32
 	parts     atomic.Int64
@@ -81,7 +82,7 @@ type fakeBackend struct {
 var _ Backend = (*fakeBackend)(nil)
 
 func newFake(hub *Hub) *fakeBackend {
-	f := &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379"}
+	f := &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379", waited: map[*cluster.Blocked]bool{}}
 	f.become(fakeTopology("n1"))
 	return f
 }

@@ -37,6 +37,7 @@ type Server struct {
 
 	trackingCmd *store.Command
 	locks       lockSessions
+	tickets     lockTickets
 	// The commands of lockstep's own locks; nil for a Sentinel.
 	acquireCmd, renewCmd, releaseCmd *store.Command
 	hub                              *Hub
@@ -324,6 +325,7 @@ func (srv *Server) hungUp(s *session) {
 
 func (srv *Server) unregister(s *session) {
 	srv.locks.end(s)
+	srv.tickets.end(s)
 	srv.hub.tracker.disable(s)
 	s.conn.drop()
 	srv.clientMemory.strangers.Add(-s.conn.strange.Swap(0))

@@ -48,6 +48,8 @@ type session struct {
 	familiar bool          // somebody had logged in at the client's address when the session began; it does not change
 	departed *list.Element // the session's place in Server.departed; nil: never there
 	cutOff   bool          // the session was cut off to make room for a new one
+
+	ticketless bool // the session has ended, and gets no more tickets; lockTickets.mu guards this
 }
 
 // answering is the state that the commands of a session use and change. Only the goroutine that runs these
