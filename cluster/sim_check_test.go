@@ -30,6 +30,7 @@ type simStep func(*simOp, simState) []simState
 
 var simModels = map[simKind]simStep{
 	simCounter: stepCounter, simList: stepList, simRegister: stepRegister, simLock: stepLock, simHold: stepHold, simQueue: stepList,
+	simShare: stepHolders, simPermit: stepHolders,
 }
 
 // simLinear searches for an order of operations, event by event. A configuration is a possible state of the key, with the unfinished
@@ -359,7 +360,7 @@ func (s *simulation) askAll() {
 			switch k {
 			case simList, simQueue:
 				op.verb = opRange
-			case simLock:
+			case simLock, simShare, simPermit:
 				op.verb, op.arg, op.ttl, wait = opAcquire, "last", time.Second, simLastLease
 			case simHold:
 				op.verb, op.arg, op.ttl, wait = opHold, "last", time.Second, simLastLease
@@ -421,6 +422,7 @@ func (s *simulation) finish() {
 		for j := range 2 {
 			if k := s.keys[fmt.Sprintf("%c%d", kind, j)]; k != nil {
 				s.checkKey(k)
+				s.checkOrder(k)
 			}
 		}
 	}
@@ -475,14 +477,14 @@ func (s *simulation) checkKey(k *simKey) {
 			op.ret = at
 		}
 		ops = append(ops, op)
-		if (k.kind == simLock || k.kind == simHold) && op.arg == "last" && !op.unseen {
+		if k.kind.leased() && op.arg == "last" && !op.unseen {
 			if ok := op.reply.Kind == store.Simple || op.reply.Kind == store.Null && op.verb == opHold; !ok {
 				s.violate("%s is not free %v after the faults", k.name, op.ret-s.calmAt)
 			}
 		}
 	}
 	verdict, op := linearizable(simModels[k.kind], ops, simConfigLimit)
-	if verdict == simUndecided && k.kind != simLock && k.kind != simHold {
+	if verdict == simUndecided && !k.kind.leased() {
 		// There are too many orders to look at all of them. The order of the log is as good as any.
 		if again, _ := linearizable(simModels[k.kind], s.placed(ops), simPlacedLimit); again == simExplained {
 			verdict = again

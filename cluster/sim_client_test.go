@@ -23,9 +23,11 @@ const (
 	simLock     simKind = 'k' // SET NX PX, the scripts that renew and release, LOCK.ACQUIRE, LOCK.RELEASE, LOCK.TOKEN
 	simHold     simKind = 'h' // Redisson's reentrant lock
 	simQueue    simKind = 'q' // RPUSH, BLPOP
+	simShare    simKind = 's' // LOCK.ACQUIRE with and without SHARED, LOCK.RENEW, LOCK.RELEASE
+	simPermit   simKind = 'p' // the same with and without LIMIT
 )
 
-var simKinds = []simKind{simCounter, simList, simRegister, simLock, simHold, simQueue}
+var simKinds = []simKind{simCounter, simList, simRegister, simLock, simHold, simQueue, simShare, simPermit}
 
 // simVerb is what an operation does to its key.
 type simVerb string
@@ -47,6 +49,8 @@ const (
 	opHold    simVerb = "lock"
 	opUnhold  simVerb = "unlock"
 	opPop     simVerb = "BLPOP"
+	opJoin    simVerb = "LOCK.ACQUIRE"
+	opKeep    simVerb = "LOCK.RENEW"
 )
 
 // simOp is one operation of a history.
@@ -55,6 +59,7 @@ type simOp struct {
 	key    string
 	verb   simVerb
 	arg    string
+	form   string // further words of LOCK.ACQUIRE
 	mark   string // a text that only its write has; "": it has none
 	ttl    time.Duration
 	call   time.Duration // when it was sent
@@ -63,6 +68,8 @@ type simOp struct {
 	lease  time.Duration // a lease that it sets runs from this time on, or from a later one
 	unseen bool          // nobody knows whether it took effect
 	reply  store.Reply
+	placed time.Duration // when its node heard that it waits; 0: never
+	place  uint64        // its place in the queue then
 
 	watched *simOp // EXEC: the read whose version it compares
 	version uint64
@@ -175,7 +182,7 @@ func (c *simClient) send() {
 	for _, op := range c.ops {
 		op.client, op.call = c.i, s.now()
 		switch op.verb {
-		case opPush, opSet, opExec, opAcquire, opWait:
+		case opPush, opSet, opExec, opAcquire, opWait, opJoin:
 			op.mark = op.arg
 		case opRenew, opRelease, opHold, opUnhold:
 			op.mark = c.name()
@@ -188,6 +195,7 @@ func (c *simClient) send() {
 	}
 	if c.ops[0].blocks() {
 		b := &Blocked{Call: calls[0], Done: func(r store.Reply) { c.done(from, []store.Reply{r}) }}
+		b.Waits = s.placing(c.ops[0], c.node.n, b)
 		c.node.n.Block(b)
 		c.node.n.Flush()
 		return
@@ -343,6 +351,8 @@ func (c *simClient) choose(k *simKey) *simOp {
 		if op.verb = opHold; held != "" && !s.chance(3) {
 			op.verb = opUnhold
 		}
+	case simShare, simPermit:
+		c.chooseHold(k.kind, op, held)
 	case simQueue:
 		op.verb, op.arg = opPop, []string{"0.05", "0.3", "1.5"}[s.r.IntN(3)]
 		if s.chance(2) {
@@ -350,6 +360,30 @@ func (c *simClient) choose(k *simKey) *simOp {
 		}
 	}
 	return op
+}
+
+// simForms are the ways to hold a lock with several holders.
+var simForms = map[simKind][]string{
+	simShare:  {"", "DELAY 100", "SHARED", "SHARED DELAY 100"},
+	simPermit: {"", "LIMIT 3", "LIMIT 3 PERMITS 2", "LIMIT 3 DELAY 100"},
+}
+
+// chooseHold draws an operation for a lock with several holders.
+func (c *simClient) chooseHold(kind simKind, op *simOp, held string) {
+	s := c.s
+	op.ttl = simTTLs[s.r.IntN(len(simTTLs))]
+	switch n := s.r.IntN(6); {
+	case held == "" || n == 0: // the lock is left to end by itself
+		delete(c.token, op.key)
+		op.verb, op.arg, op.form = opJoin, c.name(), simForms[kind][s.r.IntN(4)]
+		if s.r.IntN(3) > 0 {
+			op.wait = simWaits[s.r.IntN(len(simWaits))]
+		}
+	case n < 4:
+		op.verb, op.arg, op.ttl = opLeave, held, 0
+	default:
+		op.verb, op.arg = opKeep, held
+	}
 }
 
 func (c *simClient) chooseRegister(op *simOp) {
@@ -373,11 +407,11 @@ var simTTLs = []time.Duration{30 * ms, 100 * ms, 300 * ms, time.Second, 3 * time
 
 // learned makes the client remember what it was told.
 func (c *simClient) learned(op *simOp) {
-	granted := op.verb == opAcquire && op.reply.Kind == store.Simple || op.verb == opWait && op.reply.Kind == store.Array || op.verb == opHold && op.reply.Kind == store.Null
+	granted := op.verb == opAcquire && op.reply.Kind == store.Simple || (op.verb == opWait || op.verb == opJoin) && op.reply.Kind == store.Array || op.verb == opHold && op.reply.Kind == store.Null
 	switch {
 	case granted:
 		c.token[op.key] = op.arg
-	case op.verb == opRelease, op.verb == opLeave, (op.verb == opRenew || op.verb == opToken) && op.reply.Int == 0, op.verb == opUnhold && op.reply.Int == 0 && op.reply.Kind != store.Integer,
+	case op.verb == opRelease, op.verb == opLeave, (op.verb == opRenew || op.verb == opToken || op.verb == opKeep) && op.reply.Int == 0, op.verb == opUnhold && op.reply.Int == 0 && op.reply.Kind != store.Integer,
 		op.verb == opUnhold && op.reply.Int == 1:
 		delete(c.token, op.key)
 	case op.verb == opWatch:
@@ -392,7 +426,9 @@ func (c *simClient) learned(op *simOp) {
 }
 
 // blocks reports whether the operation is a blocking command.
-func (op *simOp) blocks() bool { return op.verb == opPop || op.verb == opWait }
+func (op *simOp) blocks() bool {
+	return op.verb == opPop || op.verb == opWait || op.verb == opJoin && op.wait > 0
+}
 
 // command returns the call by which a session submits the operation.
 func (op *simOp) command() Call {
@@ -410,6 +446,11 @@ func (op *simOp) command() Call {
 		return simCall("EVAL", scriptRenew, "2", op.key, "channel", op.arg, op.mark, px)
 	case opWait:
 		return simCall("LOCK.ACQUIRE", op.key, op.arg, "PX", px, "WAIT", strconv.FormatInt(op.wait.Milliseconds(), 10))
+	case opJoin:
+		words := []string{"LOCK.ACQUIRE", op.key, op.arg, "PX", px, "WAIT", strconv.FormatInt(op.wait.Milliseconds(), 10)}
+		return simCall(append(words, strings.Fields(op.form)...)...)
+	case opKeep:
+		return simCall("LOCK.RENEW", op.key, op.arg, "PX", px)
 	case opLeave:
 		return simCall("LOCK.RELEASE", op.key, op.arg)
 	case opToken:

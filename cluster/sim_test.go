@@ -91,6 +91,8 @@ type simulation struct {
 // simStats counts what happened in a run.
 type simStats struct {
 	ops, unknown, undecided, refused, faults, elections, entries, rejected int
+
+	ordered int // pairs of clients whose order was checked
 }
 
 // simEvent is something that is going to happen.

@@ -74,7 +74,7 @@ func TestSimulation(t *testing.T) {
 	if sum.undecided > 0 {
 		t.Errorf("%d histories could not be decided", sum.undecided)
 	}
-	if count >= 500 && (sum.unknown == 0 || sum.refused == 0 || sum.rejected == 0 || sum.faults == 0) {
+	if count >= 500 && (sum.unknown == 0 || sum.refused == 0 || sum.rejected == 0 || sum.faults == 0 || sum.ordered == 0) {
 		t.Errorf("some of what is looked for has not happened: %+v", sum)
 	}
 }
@@ -88,6 +88,7 @@ func (s *simStats) add(o simStats) {
 	s.elections += o.elections
 	s.entries += o.entries
 	s.rejected += o.rejected
+	s.ordered += o.ordered
 }
 
 // Seeds that have found bugs of the program itself. A seed plays another run when the program changes.
