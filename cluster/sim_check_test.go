@@ -194,7 +194,7 @@ func (l *simLinear) leaves(a, b simSlots) bool {
 func (l *simLinear) laterOf(c simConfig, slot int) bool {
 	op := l.open[slot]
 	for i, other := range l.open {
-		if l.unknown.has(i) && !c.done.has(i) && i != slot && other.verb == op.verb && other.mark == op.mark &&
+		if l.unknown.has(i) && !c.done.has(i) && i != slot && other.verb == op.verb && other.mark == op.mark && other.arg == op.arg &&
 			(other.call < op.call || other.call == op.call && i < slot) {
 			return true
 		}

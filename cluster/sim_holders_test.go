@@ -142,9 +142,10 @@ func (s *simulation) placing(op *simOp, n *Node, b *Blocked) func() {
 	}
 }
 
-// ordered reports whether the plan has nothing that may change the order of waiting clients, except in which terms nodes lead.
+// ordered reports whether the plan has nothing that may change the order of waiting clients. A node whose link is renewed joins its clients
+// again, in their old places, but others may get a lock meanwhile.
 func (p *simPlan) ordered() bool {
-	return !p.storms && !p.refuse && !p.slowNet && !p.stale && !p.breaks && !p.crashes && !p.pauses && !p.cuts && !p.members
+	return !p.elections && !p.storms && !p.transfers && !p.refuse && !p.slowNet && !p.stale && !p.breaks && !p.crashes && !p.pauses && !p.cuts && !p.members
 }
 
 // simGrant says which entry of the log gave a client a lock.
