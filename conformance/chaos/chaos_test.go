@@ -93,10 +93,18 @@ func TestChaosFindsLostMessages(t *testing.T) {
 	finds(t, "heard later messages, but not", "one alone", edit{"server/hub.go", "\ts.out.abort()\n", "\t_ = s\n"})
 }
 
+// TestChaosFindsFallingTokens runs a build in which tokens begin at the leader's time of day with every other entry, and the clocks are
+// set back.
+func TestChaosFindsFallingTokens(t *testing.T) {
+	finds(t, "not linearizable", "clock unsteady",
+		edit{"cluster/evaluate.go", "if !txn.TokensCounted() && (b.prev == 0 || !s.node.peers.Older()) {", "if b.prev%2 == 0 {"},
+		edit{"store/tokens.go", "t.last = max(t.last, uint64(n))", "t.last = uint64(n)"})
+}
+
 // finds runs a build with a fault until a failure whose text contains the argument "says" is found. The fault may have other effects
 // before that one.
-func finds(t *testing.T, says, only string, broken edit) {
-	s := testSuite(t, 1, only, broken)
+func finds(t *testing.T, says, only string, broken ...edit) {
+	s := testSuite(t, 1, only, broken...)
 	s.busy = 4 * time.Second
 	found := func() bool {
 		return slices.ContainsFunc(s.failures, func(f string) bool { return strings.Contains(f, says) })

@@ -168,7 +168,7 @@ func (w *worker) attempt(op history.Op, how func() (string, outcome, error)) (_ 
 // changes reports whether a call can change anything. If a call that only reads has no reply, it tells nothing.
 func changes(call string) bool {
 	switch call {
-	case "read", "left", "count", "get", "range":
+	case "read", "left", "count", "token", "get", "range":
 		return false
 	}
 	return true
@@ -179,7 +179,7 @@ func normal(op history.Op, reply string) string {
 	switch {
 	case op.Call == "acquire" && reply == "OK":
 		return "1"
-	case reply == "" && (op.Call == "acquire" || op.Call == "count"):
+	case reply == "" && (op.Call == "acquire" || op.Call == "grant" || op.Call == "count"):
 		return "0"
 	}
 	return reply
@@ -210,21 +210,39 @@ func (w *worker) useLock(key string) {
 	op := history.Op{Kind: history.Lock, Key: key, Owner: owner, TTL: int64(ttl)}
 	as := func(call string) history.Op { op.Call = call; return op }
 	var got string
-	if w.rng.IntN(2) == 0 {
-		got, _ = w.call(as("acquire"), "SET", key, owner, "NX", "PX", millis(ttl))
-	} else {
+	set := []string{"SET", key, owner, "NX", "PX", millis(ttl)}
+	switch w.rng.IntN(4) {
+	case 0:
+		got, _ = w.call(as("acquire"), set...)
+	case 1:
 		got, _ = w.eval(as("fenced"), fencedScript, []string{key, "{" + key + "}:token"}, owner, millis(ttl))
+	case 2:
+		got, _ = w.carryOut(as("grant"), func() (string, outcome, error) {
+			reply, known, err := w.c.transaction("", func(string) [][]string {
+				return [][]string{set, {"LOCK.TOKEN", key, "OWNER", owner}}
+			})
+			_, token, _ := strings.Cut(strings.TrimSuffix(reply, ","), ",")
+			return token, known, err
+		})
+	default:
+		got, _ = w.carryOut(as("grant"), func() (string, outcome, error) {
+			reply, known, err := w.c.do("LOCK.ACQUIRE", key, owner, "PX", millis(ttl))
+			token, _, _ := strings.Cut(reply, ",")
+			return token, known, err
+		})
 	}
 	for range 1 + w.rng.IntN(3) {
 		w.rest(ttl / 4)
 		if w.e.over() {
 			return
 		}
-		switch n := w.rng.IntN(3); {
+		switch n := w.rng.IntN(4); {
 		case n == 0:
 			w.call(history.Op{Kind: history.Lock, Key: key, Call: "read"}, "GET", key)
 		case n == 1:
 			w.call(history.Op{Kind: history.Lock, Key: key, Call: "left"}, "PTTL", key)
+		case n == 2:
+			w.call(as("token"), "LOCK.TOKEN", key, "OWNER", owner)
 		case got != "0":
 			w.eval(as("renew"), renewScript, []string{key}, owner, millis(ttl))
 		}
@@ -248,10 +266,12 @@ func (w *worker) useHash(key string) {
 		entered++
 		w.rest(ttl / 4)
 	}
-	switch w.rng.IntN(3) {
+	switch w.rng.IntN(4) {
 	case 0:
 		w.call(as("count"), "HGET", key, op.Owner)
 	case 1:
+		w.call(as("token"), "LOCK.TOKEN", key, "OWNER", op.Owner)
+	case 2:
 		w.eval(as("renew"), prolongScript, []string{key}, op.Owner, millis(ttl))
 	}
 	if w.rng.IntN(6) == 0 {

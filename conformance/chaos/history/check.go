@@ -18,7 +18,7 @@ type Kind string
 
 // These are the models.
 const (
-	Lock     Kind = "lock"     // SET NX PX, released and renewed by token; fencing tokens
+	Lock     Kind = "lock"     // SET NX PX, LOCK.ACQUIRE; released and renewed by its owner; fencing tokens
 	Hash     Kind = "hash"     // a reentrant lock: a hash of owner and count
 	Register Kind = "register" // SET, GET
 	Counter  Kind = "counter"  // INCR; WATCH, GET, SET

@@ -9,11 +9,13 @@ const resolution = 1e6
 //
 // A lease may end late, and no reply says when. So in the model, a lease ends only when nothing else explains an operation.
 type lockState struct {
-	owner string
-	count int   // of a reentrant lock
-	token int64 // of the last fenced owner
-	safe  int64 // the lease cannot have ended before this instant
-	now   int64 // the earliest instant at which the last operation can have taken effect
+	owner  string
+	count  int   // of a reentrant lock
+	fenced int64 // how many fenced owners there were
+	token  int64 // of the owner, or 0 if nobody was told it
+	past   int64 // the largest token that an earlier owner was told
+	safe   int64 // the lease cannot have ended before this instant
+	now    int64 // the earliest instant at which the last operation can have taken effect
 }
 
 // at moves the clock to the earliest instant at which op can take effect. It returns false if op returned before that instant.
@@ -31,8 +33,7 @@ func (s lockState) free(op *Op) (lockState, bool) {
 		return s, false
 	}
 	s.now = max(s.now, s.safe)
-	s.owner, s.count, s.safe = "", 0, 0
-	return s, true
+	return s.released(), true
 }
 
 // extended starts a lease with op. The lease counts from the earliest instant at which op can have taken effect.
@@ -42,14 +43,17 @@ func (s lockState) extended(op *Op) lockState {
 }
 
 func (s lockState) released() lockState {
-	s.owner, s.count, s.safe = "", 0, 0
+	s.past = max(s.past, s.token)
+	s.owner, s.count, s.token, s.safe = "", 0, 0, 0
 	return s
 }
 
 // stepLock is the model of a lock, with these operations and replies:
 //
 //	acquire  SET key owner NX PX ttl                1, or 0: held
-//	fenced   the same, and a token that only grows  the token, or 0: held
+//	fenced   the same, and INCR of a counter        the count, or 0: held
+//	grant    the same, and LOCK.TOKEN               the token, or 0: held
+//	token    LOCK.TOKEN of the owner                the token, or nil: not the owner's
 //	release  delete if the owner's                  1 or 0
 //	renew    PEXPIRE if the owner's                 1 or 0
 //	read     GET                                    the owner, or nil
@@ -60,8 +64,10 @@ func stepLock(state any, op *Op) []any {
 		return nil
 	}
 	switch op.Call {
-	case "acquire", "fenced":
+	case "acquire", "fenced", "grant":
 		return s.acquire(op)
+	case "token":
+		return s.tells(op)
 	case "release":
 		return s.ifOwner(op, lockState.released)
 	case "renew":
@@ -89,13 +95,33 @@ func (s lockState) acquire(op *Op) []any {
 		return nil
 	}
 	if op.Call == "fenced" {
-		s.token++
-		if !op.Unknown && op.Result != strconv.FormatInt(s.token, 10) {
+		s.fenced++
+		if !op.Unknown && op.Result != strconv.FormatInt(s.fenced, 10) {
 			return nil
 		}
 	}
 	s.owner = op.Owner
-	return []any{s.extended(op)}
+	s = s.extended(op)
+	if op.Call == "grant" && !op.Unknown {
+		return s.tells(op)
+	}
+	return []any{s}
+}
+
+// tells is the step for a reply with the owner's token: it stays as it is, and is larger than those of all earlier owners.
+func (s lockState) tells(op *Op) []any {
+	if op.Result == "" && s.owner != op.Owner {
+		return []any{s}
+	}
+	if op.Result == "" {
+		return s.absent(op, true)
+	}
+	n, err := strconv.ParseInt(op.Result, 10, 64)
+	if err != nil || s.owner != op.Owner || n <= s.past || s.token != 0 && n != s.token {
+		return nil
+	}
+	s.token = n
+	return []any{s}
 }
 
 // ifOwner is the step for an operation that takes effect, with the reply 1, only if its owner holds the lock.
@@ -141,6 +167,7 @@ func (s lockState) left(op *Op) []any {
 //	unlock  HINCRBY -1, DEL at zero          the count that is left, or -1: not the owner's
 //	renew   PEXPIRE if the owner's           1 or 0
 //	count   HGET                             the owner's count, or 0
+//	token   LOCK.TOKEN of the owner          the token, or nil: not the owner's
 func stepHash(state any, op *Op) []any {
 	s, ok := state.(lockState).at(op)
 	if !ok {
@@ -153,6 +180,8 @@ func stepHash(state any, op *Op) []any {
 		return s.leave(op)
 	case "renew":
 		return s.ifOwner(op, func(s lockState) lockState { return s.extended(op) })
+	case "token":
+		return s.tells(op)
 	case "count":
 		mine := 0
 		if s.owner == op.Owner {
