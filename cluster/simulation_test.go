@@ -190,6 +190,9 @@ func TestLinearizable(t *testing.T) {
 		op.lease = op.call
 		return op
 	}
+	grant := func(owner string, token int64, call, ret int) *simOp {
+		return lock(opWait, owner, store.List(store.Int(token), store.Int(100), store.One), call, ret)
+	}
 	incr := func(n int64, call, ret int) *simOp {
 		return &simOp{verb: opIncr, reply: store.Int(n), call: time.Duration(call), ret: time.Duration(ret)}
 	}
@@ -206,6 +209,12 @@ func TestLinearizable(t *testing.T) {
 		{"a lock that is lost", stepLock, []*simOp{lock(opAcquire, "a", ok, 0, 1), lock(opGet, "", nothing, 2, 3)}, false},
 		{"a lock that is free and cannot be taken", stepLock, []*simOp{lock(opAcquire, "a", nothing, 0, 1)}, false},
 		{"a release that took a lock of another", stepLock, []*simOp{lock(opAcquire, "a", ok, 0, 1), lock(opRelease, "b", store.One, 2, 3)}, false},
+		{"tokens that rise", stepLock, []*simOp{grant("a", 5, 0, 1), lock(opRenew, "a", store.One, 2, 3), lock(opToken, "a", store.Int(5), 4, 5),
+			lock(opRelease, "a", store.One, 6, 7), grant("b", 6, 8, 9)}, true},
+		{"a token that is given twice", stepLock, []*simOp{grant("a", 5, 0, 1), lock(opRelease, "a", store.One, 2, 3), grant("b", 5, 4, 5)}, false},
+		{"a token that is given again after the lease", stepLock, []*simOp{grant("a", 5, 0, 1), grant("b", 5, 2, 101)}, false},
+		{"a token that a renewal changes", stepLock,
+			[]*simOp{grant("a", 5, 0, 1), lock(opRenew, "a", store.One, 2, 3), lock(opToken, "a", store.Int(6), 4, 5)}, false},
 		{"a count that is told twice", stepCounter, []*simOp{incr(1, 0, 1), incr(1, 2, 3)}, false},
 		{"counts in another order", stepCounter, []*simOp{incr(2, 0, 5), incr(1, 1, 5)}, true},
 		{"a count that nobody was told of", stepCounter, []*simOp{lost, incr(2, 3, 4)}, true},
