@@ -337,7 +337,7 @@ func (w *ownWorker) visit(tell func(string, ...any) (string, error), owner strin
 	if now, err := w.do("LOCK.TOKEN", everybodysLock, "OWNER", owner); err == nil && now == nil {
 		token = "none"
 	} else if err == nil && now != token {
-		w.room.judge.Fault(tokenFell, "%s %s: granted with token %v, and LOCK.TOKEN replies %v", w.kind, owner, token, now)
+		w.room.judge.Fault(judge.WrongToken, "%s %s: granted with token %v, and LOCK.TOKEN replies %v", w.kind, owner, token, now)
 	}
 	time.Sleep(stay())
 	out := fmt.Sprintf("LEAVE %s %v", owner, token)
@@ -395,7 +395,7 @@ func TestRoom(t *testing.T) {
 				r.enter("a", owner, 10*time.Second, at(float64(i)))
 				r.leave("a", owner, "5", at(float64(i)+.5))
 			}
-		}, []judge.Fault{tokenFell}},
+		}, []judge.Fault{judge.WrongToken}},
 		{"no lock", func(r *room) {
 			r.enter("a", "1", 10*time.Second, at(0))
 			r.leave("a", "1", "none", at(1))

@@ -54,11 +54,8 @@ type visit struct {
 	since, end  time.Time // end is that of the lease
 }
 
-const (
-	tokenFell judge.Fault = "tokens that did not rise"
-	// slack is how much earlier than the room believes a lease may be over, because the worker's word was under way.
-	slack = time.Second
-)
+// slack is how much earlier than the room believes a lease may be over, because the worker's word was under way.
+const slack = time.Second
 
 // newRoom returns a room without workers.
 func newRoom(tell func(string, ...any)) *room {
@@ -107,7 +104,7 @@ func (r *room) leave(kind, owner, token string, now time.Time) {
 	case err != nil:
 		r.judge.Fault(judge.ClientError, "%s %s: token %q", kind, owner, token)
 	case len(r.tokens) > 0 && n <= r.tokens[len(r.tokens)-1]:
-		r.judge.Fault(tokenFell, "%s %s: token %d after %d", kind, owner, n, r.tokens[len(r.tokens)-1])
+		r.judge.Fault(judge.WrongToken, "%s %s: token %d after %d", kind, owner, n, r.tokens[len(r.tokens)-1])
 	default:
 		r.tokens = append(r.tokens, n)
 	}
@@ -279,7 +276,7 @@ func (r *room) report(kills int, took time.Duration) (text string, wrong bool) {
 	}
 	fmt.Fprintf(&b, "  %8d workers inside when their leases were over\n", r.late)
 	found, _ := r.judge.Found()
-	for _, f := range []judge.Fault{judge.TwoHolders, judge.LockLost, tokenFell, judge.ClientError} {
+	for _, f := range []judge.Fault{judge.TwoHolders, judge.LockLost, judge.WrongToken, judge.ClientError} {
 		fmt.Fprintf(&b, "  %8d %s\n", found[f], f)
 	}
 	return b.String(), len(found) > 0

@@ -21,12 +21,13 @@ const (
 	LeaseShort   Fault = "leases that ended early"
 	RanTwice     Fault = "duplicate executions"
 	WriteLost    Fault = "acknowledged writes lost"
+	WrongToken   Fault = "tokens that did not rise, or changed"
 	ClientError  Fault = "errors at clients"
 	StateDiffers Fault = "unequal states"
 )
 
 // Faults are all faults, in the order of a report.
-var Faults = []Fault{LockLost, TwoHolders, LeaseShort, RanTwice, WriteLost, ClientError, StateDiffers}
+var Faults = []Fault{LockLost, TwoHolders, LeaseShort, RanTwice, WriteLost, WrongToken, ClientError, StateDiffers}
 
 // maxTold is how many faults are reported in full.
 const maxTold = 20
@@ -106,6 +107,34 @@ func (h *Holders) Drop(key, owner string) {
 	defer h.mu.Unlock()
 	if h.by[key] == owner {
 		delete(h.by, key)
+	}
+}
+
+// Tokens has the last token of each lock, and for which hold of the lock it was told.
+type Tokens struct {
+	j    *Judge
+	mu   sync.Mutex
+	told map[string]told
+}
+
+type told struct {
+	hold  string
+	token int64
+}
+
+// NewTokens returns a Tokens without entries.
+func NewTokens(j *Judge) *Tokens { return &Tokens{j: j, told: map[string]told{}} }
+
+// Is judges a token: it is the same during one hold, and larger than those of earlier holds. It is told before the release, so the holds
+// come in their order.
+func (t *Tokens) Is(key, hold string, token int64) {
+	t.mu.Lock()
+	before := t.told[key]
+	t.told[key] = told{hold, token}
+	t.mu.Unlock()
+	t.j.Count("tokens compared", 1)
+	if before.hold == hold && token != before.token || before.hold != hold && token <= before.token {
+		t.j.Fault(WrongToken, "%s: %s has the token %d, and %s had %d", key, hold, token, before.hold, before.token)
 	}
 }
 

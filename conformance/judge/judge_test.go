@@ -29,6 +29,20 @@ func TestJudge(t *testing.T) {
 			h.Drop("k", "a") // the entry of b must stay
 			h.Take("k", "c")
 		}, map[Fault]int{TwoHolders: 2}},
+		"tokens that rise": {func(j *Judge) {
+			tokens := NewTokens(j)
+			tokens.Is("k", "a", 5)
+			tokens.Is("k", "a", 5)
+			tokens.Is("k", "b", 7)
+			tokens.Is("other", "b", 6)
+		}, nil},
+		"a token twice, one that falls, and one that changes": {func(j *Judge) {
+			tokens := NewTokens(j)
+			tokens.Is("k", "a", 5)
+			tokens.Is("k", "b", 5)
+			tokens.Is("k", "c", 4)
+			tokens.Is("k", "c", 6)
+		}, map[Fault]int{WrongToken: 3}},
 		"counting": {func(j *Judge) {
 			c := Counter{Name: "n"}
 			c.Changed(j, 1, 1)

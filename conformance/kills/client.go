@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -75,9 +76,16 @@ func (c *client) do(args ...string) (reply any, known bool) {
 		c.run.judge.Fault(judge.ClientError, "%s on %s, which lives: %s: %v", c.name, c.place.ID, args[0], err)
 	}
 	c.run.judge.Count("commands of unknown fate, their node killed", 1)
-	conn.Close()
-	c.conn = nil
+	c.drop()
 	return nil, false
+}
+
+// drop ends the connection; the next command makes another.
+func (c *client) drop() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
 }
 
 // connect opens a connection. If the node is down, it waits until the node is back. It returns false if the run has failed.
@@ -95,6 +103,19 @@ func (c *client) connect() bool {
 		time.Sleep(redial)
 	}
 	return false
+}
+
+// transaction carries out commands in one transaction. It returns nil if the outcome is unknown.
+func (c *client) transaction(list ...[]string) []any {
+	for _, args := range slices.Concat([][]string{{"MULTI"}}, list) {
+		if _, known := c.do(args...); !known {
+			c.drop() // nothing stays queued
+			return nil
+		}
+	}
+	got, _ := c.do("EXEC")
+	replies, _ := got.([]any)
+	return replies
 }
 
 // insist repeats a command until its reply is known or the run has failed. The command must be one that may be executed twice.

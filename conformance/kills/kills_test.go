@@ -154,7 +154,7 @@ func tell(t *testing.T, rep *report) {
 			t.Errorf("%d %s", rep.Faults[f], f)
 		}
 	}
-	for _, what := range []string{"locks granted", "reentrant locks granted", "elements and increments checked for exactly-once"} {
+	for _, what := range []string{"locks granted", "reentrant locks granted", "tokens compared", "elements and increments checked for exactly-once"} {
 		if rep.Operations[what] == 0 {
 			t.Errorf("%s: none, so nothing was judged", what)
 		}

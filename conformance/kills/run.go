@@ -28,6 +28,7 @@ type run struct {
 	places  []*place
 	judge   *judge.Judge
 	holders *judge.Holders
+	tokens  *judge.Tokens
 	gate    sync.RWMutex // locked for writing while the load stands still
 	began   time.Time
 
@@ -47,7 +48,7 @@ type run struct {
 func start(t *testing.T, seed uint64) *run {
 	t.Helper()
 	r := &run{t: t, seed: seed, pause: think, judge: judge.New(t.Logf), round: newRound(0), began: time.Now()}
-	r.holders = judge.NewHolders(r.judge)
+	r.holders, r.tokens = judge.NewHolders(r.judge), judge.NewTokens(r.judge)
 	for _, n := range nodes.Start(t, 3) {
 		r.places = append(r.places, &place{Node: n})
 	}
@@ -214,10 +215,20 @@ func (r *run) checkHeld(c *respclient.Conn, thief int) {
 	if left, ok := r.ask(c, "PTTL", l.Key).(int64); ok {
 		l.Remains(r.judge, left, time.Now())
 	}
+	r.told(l.Key, l.Owner, r.ask(c, "LOCK.TOKEN", l.Key, "OWNER", l.Owner))
 	if got := r.ask(c, "SET", l.Key, "thief", "NX", "PX", "60000"); got != nil {
 		r.judge.Fault(judge.TwoHolders, "%s was granted to a thief while %s held it: %v", l.Key, l.Owner, got)
 	}
 	r.judge.Count("held locks looked at", len(held))
+}
+
+// told passes the token of a held lock to the judge.
+func (r *run) told(key, hold string, token any) {
+	if n, ok := token.(int64); ok {
+		r.tokens.Is(key, hold, n)
+	} else {
+		r.judge.Fault(judge.LockLost, "%s: %s holds it, and its token is %v", key, hold, token)
+	}
 }
 
 // same stops the load until all nodes have applied the same entries, and compares the hashes of their states.

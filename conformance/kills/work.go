@@ -55,15 +55,52 @@ func (c *client) hold() bool {
 		return false
 	}
 	l.Granted = time.Now()
+	c.token(l.Key, l.Owner, l.Owner)
 	c.run.holds(l)
 	return true
+}
+
+// take takes a lock in one of three ways. If the grant tells the token, the judge gets it.
+func (c *client) take(key, owner, ms string) (granted, known bool) {
+	var token any
+	switch c.rng.IntN(3) {
+	case 0:
+		got, known := c.do("SET", key, owner, "NX", "PX", ms)
+		return got == "OK", known
+	case 1:
+		got, known := c.do("LOCK.ACQUIRE", key, owner, "PX", ms)
+		list, _ := got.([]any)
+		if !known || list == nil {
+			return false, known
+		}
+		token = list[0]
+	default:
+		// The lock has two owners, one after the other, in one entry of the log.
+		first := owner + "-first"
+		got := c.transaction([]string{"SET", key, first, "NX", "PX", ms}, []string{"LOCK.TOKEN", key, "OWNER", first}, []string{"DELIFEQ", key, first},
+			[]string{"SET", key, owner, "NX", "PX", ms}, []string{"LOCK.TOKEN", key, "OWNER", owner})
+		if got == nil || got[3] == nil {
+			return false, got != nil
+		}
+		c.run.told(key, first, got[1])
+		token = got[4]
+	}
+	c.run.told(key, owner, token)
+	return true, true
+}
+
+// token asks for the token of a lock that the owner holds.
+func (c *client) token(key, owner, hold string) {
+	if got, known := c.do("LOCK.TOKEN", key, "OWNER", owner); known {
+		c.run.told(key, hold, got)
+	}
 }
 
 // mutex takes a lock for which others contend, and releases it.
 func (c *client) mutex() {
 	key, owner := fmt.Sprintf("mutex:%d", c.rng.IntN(mutexes)), c.unique()
-	got, known := c.do("SET", key, owner, "NX", "PX", foreverS)
-	if known && got == nil {
+	granted, known := c.take(key, owner, foreverS)
+	if known && !granted {
 		return // another client holds the lock
 	}
 	if known {
@@ -73,10 +110,14 @@ func (c *client) mutex() {
 		if c.rng.IntN(200) == 0 {
 			c.pause(time.Second) // the pause is so long that a kill may come in it
 		}
+		if got, known := c.do("LOCK.RENEW", key, owner, "PX", foreverS); known && got != int64(1) {
+			c.run.judge.Fault(judge.LockLost, "%s was not %s's any more: its renewal returned %v", key, owner, got)
+		}
+		c.token(key, owner, owner)
 		c.run.holders.Drop(key, owner)
 	}
 	before := known
-	got, known = c.do("EVAL", unlock, "1", key, owner)
+	got, known := c.do("EVAL", unlock, "1", key, owner)
 	if before && known && got != int64(1) {
 		c.run.judge.Fault(judge.LockLost, "%s was not %s's any more: its release returned %v", key, owner, got)
 	}
@@ -88,7 +129,7 @@ func (c *client) mutex() {
 // reentrant takes a lock up to three times and releases it as often.
 func (c *client) reentrant() {
 	key := fmt.Sprintf("reentrant:%d", c.rng.IntN(mutexes))
-	count := judge.Counter{Name: key + " of " + c.name}
+	count, hold := judge.Counter{Name: key + " of " + c.name}, c.unique()
 	for depth := 1 + c.rng.IntN(3); depth > 0; depth-- {
 		got, known := c.do("EVAL", enter, "1", key, c.name, foreverS)
 		if known && got == int64(0) && count.High == 0 {
@@ -100,6 +141,9 @@ func (c *client) reentrant() {
 		}
 		if !c.counted(&count, 1, got, known, key) {
 			return
+		}
+		if count.High > 0 {
+			c.token(key, c.name, hold)
 		}
 	}
 	c.run.judge.Count("reentrant locks granted", 1)
@@ -158,14 +202,14 @@ func (c *client) push() {
 func (c *client) lease() {
 	ttl := time.Duration(300+c.rng.IntN(2200)) * time.Millisecond
 	l := &judge.Lease{Key: "lease:" + c.name, Owner: c.unique(), TTL: ttl, Sent: time.Now()}
-	got, known := c.do("SET", l.Key, l.Owner, "NX", "PX", fmt.Sprint(ttl.Milliseconds()))
-	if !known || got != "OK" {
+	if granted, _ := c.take(l.Key, l.Owner, fmt.Sprint(ttl.Milliseconds())); !granted {
 		return // after a kill, the client's last lease ends late
 	}
 	l.Granted = time.Now()
 	// This is the latest moment at which a reply can still come before the end.
 	time.Sleep(time.Until(l.From().Add(ttl - 20*time.Millisecond)))
-	if got, known = c.do("GET", l.Key); known && l.Owned(c.run.judge, got, time.Now()) {
+	got, known := c.do("GET", l.Key)
+	if known && l.Owned(c.run.judge, got, time.Now()) {
 		c.run.judge.Count("leases read before their end", 1)
 	}
 	// By the client's own clock the lease ends later, because it counts from the arrival of the reply.
