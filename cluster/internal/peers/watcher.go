@@ -84,7 +84,7 @@ type Watcher struct {
 
 	// older is true while some member may run version 0.1.0: it has sent no list of members.
 	older   atomic.Bool
-	has     atomic.Bool // some member runs version 0.1.0: it has sent a status without a list of members
+	has     atomic.Bool // some member runs version 0.1.0: it has answered without a list of members
 	removed atomic.Bool // this node has been removed from the cluster
 
 	disowned sync.Once // calls Config.Fatal when another node knows this one with another data directory (disown)
@@ -328,7 +328,7 @@ func (w *Watcher) Update() map[string]string {
 	older, has := false, false
 	for _, h := range w.heard {
 		older = older || !h.status.ToldMembers
-		has = has || h.told && !h.status.ToldMembers
+		has = has || h.asked && !h.status.ToldMembers // only answers have the list
 	}
 	w.older.Store(older)
 	w.has.Store(has)

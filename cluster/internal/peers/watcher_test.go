@@ -58,6 +58,9 @@ func TestOlderMembers(t *testing.T) {
 		}
 	}
 	check("nobody has said anything", true, false, "h:2", "h:3")
+	w.record(Status{ID: "n2", Peer: "h:2", Directory: "D", Cluster: "blue"}, false)
+	w.Update()
+	check("n2 has asked, and not yet answered", true, false, "h:2", "h:3")
 	says("n2", "h:2", true)
 	check("n2 has said whom it knows", true, false, "h:3")
 	says("n3", "h:3", true)
