@@ -2,7 +2,8 @@ package cluster
 
 import "lockstep/cluster/internal/forward"
 
-// A leader of version 0.1.0 answers OK to some commands that it does not carry out.
+// A leader of version 0.1.0 answers OK to some commands that it does not carry out. A command that it does not know ends its link to the
+// node that has sent it.
 //
 // A follower of version 0.1.0 sends calls for some commands of a client in its own name (store.SystemUser). The leader cannot
 // check the client's rights, so it answers errNewerLeader. The ordinary refusal may be a store.Noted, which such a follower takes
@@ -12,13 +13,13 @@ import "lockstep/cluster/internal/forward"
 // unknown one.
 func (n *Node) Older() bool {
 	rt := n.routes.get()
-	switch {
-	case rt.link != nil && rt.link.Peer.Speaks.Minor < forward.MinorLeases, n.peers.HasOlder():
-		return true
-	case rt.link == nil && rt.seq == nil:
-		return n.peers.Older()
-	}
-	return false
+	return n.KnowsOlder() || rt.link == nil && rt.seq == nil && n.peers.Older()
+}
+
+// KnowsOlder reports whether the leader or a member is known to run version 0.1.0.
+func (n *Node) KnowsOlder() bool {
+	rt := n.routes.get()
+	return rt.link != nil && rt.link.Peer.Speaks.Minor < forward.MinorLeases || n.peers.HasOlder()
 }
 
 // MayBeOlder reports whether any node of the cluster may run version 0.1.0. A member counts as such a node until this node has

@@ -12,24 +12,24 @@ import (
 func TestOlderLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
-		check := func(what string, n *Node, older, may bool) {
+		check := func(what string, n *Node, known, older, may bool) {
 			t.Helper()
-			if n.Older() != older || n.MayBeOlder() != may {
-				t.Errorf("%s: older %v, may be older %v", what, n.Older(), n.MayBeOlder())
+			if n.KnowsOlder() != known || n.Older() != older || n.MayBeOlder() != may {
+				t.Errorf("%s: known %v, older %v, may be older %v", what, n.KnowsOlder(), n.Older(), n.MayBeOlder())
 			}
 		}
-		check("a leader of this version", p.b, false, false)
+		check("a leader of this version", p.b, false, false, false)
 		p.cut()
 		synctest.Wait()
 		p.cfg.speaks = forward.Version{Major: forward.Major, Minor: forward.MinorLeases - 1}
 		p.connect()
-		check("a leader of version 0.1.0", p.b, true, true)
-		check("this node leads", p.Node, false, false)
+		check("a leader of version 0.1.0", p.b, true, true, true)
+		check("this node leads", p.Node, false, false, false)
 		p.peers.Update() // finds n2 in the configuration, but has never heard from n2
-		check("this node leads, and a member is unknown", p.Node, false, true)
+		check("this node leads, and a member is unknown", p.Node, false, false, true)
 		p.depose()
 		synctest.Wait()
-		check("nobody leads, and a member is unknown", p.Node, true, true)
+		check("nobody leads, and a member is unknown", p.Node, false, true, true)
 	})
 }
 

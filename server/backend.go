@@ -79,6 +79,8 @@ type Observer interface {
 	Reaches() bool
 	// Older reports whether a command that is submitted now may reach a leader of version 0.1.0.
 	Older() bool
+	// KnowsOlder reports whether the leader or a member is known to run version 0.1.0.
+	KnowsOlder() bool
 	// MayBeOlder reports whether any node of the cluster may run version 0.1.0.
 	MayBeOlder() bool
 	// Progress tells how far this node has come in the log. It may be called while an entry is applied.

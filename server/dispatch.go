@@ -412,6 +412,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
 		return cmd, errTooFewReplicas
 	}
+	if cmd.Newer && s.srv.backend.KnowsOlder() {
+		return cmd, errCommandOlder
+	}
 	// A RESP2 client could take a message for a reply. So a RESP2 subscriber may call only commands whose replies look like messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
 		return cmd, errPubSubContext(cmd.FullName())

@@ -51,6 +51,7 @@ const (
 	errACLFileUsers   store.Error = "ERR there are more users than a node reads of an ACL file, 10000: the file stays as it was. Delete users and save again"
 	errACLOlder       store.Error = "ERR the leader runs an older version, which has no ACL files: upgrade it first"
 	errPasswordOlder  store.Error = "ERR the cluster may have a leader of version 0.1.0, which would answer OK and set no password: use ACL SETUSER default resetpass >password until all nodes are upgraded"
+	errCommandOlder   store.Error = "ERR a node of the cluster runs version 0.1.0, which does not know this command: upgrade all nodes first"
 	errNoACLFile      store.Error = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
 	errNoConfigFile   store.Error = "ERR The server is running without a config file"
 	errStopping       store.Error = "ERR this node is stopping"

@@ -73,6 +73,7 @@ type fakeBackend struct {
 	misses             atomic.Int32 // how many more calls of Reaches return false
 	removed            atomic.Bool
 	older              atomic.Bool   // a command may reach a leader of version 0.1.0
+	knownOlder         atomic.Bool   // a node is known to run version 0.1.0
 	mayBeOld           atomic.Bool   // some node may run version 0.1.0
 	committed, applied atomic.Uint64 // what Progress tells
 	maxReply           atomic.Int64
@@ -280,6 +281,7 @@ func (f *fakeBackend) Progress() cluster.Progress {
 }
 func (f *fakeBackend) Removed() bool    { return f.removed.Load() }
 func (f *fakeBackend) Older() bool      { return f.older.Load() }
+func (f *fakeBackend) KnowsOlder() bool { return f.knownOlder.Load() }
 func (f *fakeBackend) MayBeOlder() bool { return f.mayBeOld.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {

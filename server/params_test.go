@@ -89,6 +89,25 @@ func TestPasswordWaitsForOlderNodes(t *testing.T) {
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
 
+// TestNewCommandsWaitForOlderNodes: a command that version 0.1.0 does not know is refused while a node runs that version, because a leader
+// of that version would end the link to the node that has sent it.
+func TestNewCommandsWaitForOlderNodes(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	ts.fake.knownOlder.Store(true)
+	refused := "-" + string(errCommandOlder) + "\r\n"
+	for _, line := range []string{"LOCK.TOKEN l", "LOCK.CHECK l 1", "LOCK.FENCE l 1", "LOCK.ACQUIRE l me PX 1000", "LOCK.ACQUIRE l me PX 1000 WAIT 1000",
+		"LOCK.RENEW l me PX 1000", "LOCK.RELEASE l me", "DELIFEQ l me", "DELEX l"} {
+		c.do(line, refused)
+	}
+	c.do("SET l me", "+OK\r\n")
+	c.do("MULTI", "+OK\r\n")
+	c.do("DELIFEQ l me", refused)
+	c.do("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+	ts.fake.knownOlder.Store(false)
+	c.do("DELIFEQ l me", ":1\r\n")
+}
+
 // TestPatternsForParametersAreBounded: CONFIG GET refuses very many patterns, because matching them could take minutes. Names without
 // wildcards may be many.
 func TestPatternsForParametersAreBounded(t *testing.T) {

@@ -9,19 +9,19 @@ import (
 // lockCommands are the commands about the tokens of locks (tokens.go).
 var lockCommands = []Command{
 	{
-		Name: "lock.token", Arity: -2, Flags: ReadOnly | Fast, Group: "lock", Since: "0.2.0",
+		Name: "lock.token", Arity: -2, Flags: ReadOnly | Fast, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRO | KeyAccess),
 		Summary: "Returns the fencing token of a lock.",
 		Usage:   "key [OWNER owner]", Run: cmdLockToken,
 	},
 	{
-		Name: "lock.check", Arity: -3, Flags: ReadOnly | Fast, Group: "lock", Since: "0.2.0",
+		Name: "lock.check", Arity: -3, Flags: ReadOnly | Fast, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRO | KeyAccess),
 		Summary: "Tells whether a lock still has a token.",
 		Usage:   "key token [OWNER owner]", Run: cmdLockCheck,
 	},
 	{
-		Name: "lock.fence", Arity: -3, Flags: Write | DenyOOM | Fast, Group: "lock", Since: "0.2.0",
+		Name: "lock.fence", Arity: -3, Flags: Write | DenyOOM | Fast, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
 		Summary: "Accepts a token for a resource, unless the resource has seen a higher one.",
 		Usage:   "resource token [PX milliseconds]", Run: cmdLockFence,

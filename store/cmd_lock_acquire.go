@@ -14,26 +14,26 @@ import (
 // acquireCommands are the commands of the native lock.
 var acquireCommands = []Command{
 	{
-		Name: lockAcquire, Arity: -5, Flags: Write | DenyOOM | Fast | Blocking, Group: "lock", Since: "0.2.0",
+		Name: lockAcquire, Arity: -5, Flags: Write | DenyOOM | Fast | Blocking, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRW | KeyAccess | KeyInsert),
 		Summary: "Takes a lock; waits for it in a queue.",
 		Usage: "key owner PX milliseconds [WAIT milliseconds] [REENTRANT] [SHARED] [LIMIT limit [PERMITS permits]] [SESSION] " +
 			"[MAXHOLD milliseconds] [DELAY milliseconds] [QUEUE]", Run: cmdLockAcquire,
 	},
 	{
-		Name: "lock.renew", Arity: -5, Flags: Write | Fast, Group: "lock", Since: "0.2.0",
+		Name: "lock.renew", Arity: -5, Flags: Write | Fast, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
 		Summary: "Lets the lease of a lock begin anew.",
 		Usage:   "key owner PX milliseconds [TOKEN token]", Run: cmdLockRenew,
 	},
 	{
-		Name: "lock.release", Arity: -3, Flags: Write | Fast, Group: "lock", Since: "0.2.0",
+		Name: "lock.release", Arity: -3, Flags: Write | Fast, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRW | KeyAccess | KeyDelete),
 		Summary: "Releases a lock.",
 		Usage:   "key owner [TOKEN token]", Run: cmdLockRelease,
 	},
 	{
-		Name: "lock.revoke", Arity: 4, Flags: Write | Fast, Group: "lock", Since: "0.2.0",
+		Name: "lock.revoke", Arity: 4, Flags: Write | Fast, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRW | KeyUpdate),
 		Summary: "Asks the holders of a lock to release it.",
 		Usage:   "key REASON text", Run: cmdLockRevoke,

@@ -46,13 +46,13 @@ var stringCommands = []Command{
 		Usage:   "key", Run: cmdGetDel,
 	},
 	{
-		Name: "delex", Arity: -2, Flags: Write | Fast, Group: "string", Since: "8.4.0",
+		Name: "delex", Arity: -2, Flags: Write | Fast, Group: "string", Since: "8.4.0", Newer: true,
 		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyDelete | KeyVariable, Notes: "a condition makes it a read, too"}},
 		Summary: "Deletes a key; with a condition only if its string equals, or differs from, a value.",
 		Usage:   "key [IFEQ ifeq-value | IFNE ifne-value]", Run: cmdDelEx,
 	},
 	{
-		Name: "delifeq", Arity: 3, Flags: Write | Fast, Group: "string", Since: "9.0.0",
+		Name: "delifeq", Arity: 3, Flags: Write | Fast, Group: "string", Since: "9.0.0", Newer: true,
 		Keys:    firstKey(KeyRW | KeyAccess | KeyDelete),
 		Summary: "Deletes a key if its string equals a value.",
 		Usage:   "key value", Run: cmdDelIfEq,

@@ -127,6 +127,8 @@ type Command struct {
 	// them.
 	Categories []string
 
+	Newer bool // version 0.1.0 does not know the command
+
 	Deprecated string // Redis version that deprecated it; "" if not deprecated
 	ReplacedBy string // what replaces a deprecated command
 
