@@ -74,6 +74,7 @@ type Node struct {
 	PeerAddr string
 	HTTPAddr string
 	Data     string
+	Program  string // what Run starts; the program under test if this is empty
 
 	// These are the listeners for Sentinel and Cluster clients. They are empty unless StartDiscoverable started the node.
 	SentinelAddr, ClusterAddr string
@@ -91,7 +92,8 @@ type Node struct {
 
 // Setup says how nodes are started.
 type Setup struct {
-	Flags []string // additional flags of all nodes
+	Flags   []string // additional flags of all nodes
+	Program string   // that of all nodes, as in Node
 	// Front, unless nil, returns another address for a node's peer port, so that something can listen in between.
 	Front func(id, peerAddr string) string
 	// Within returns a program and its first arguments; the node's command follows as further arguments. It may be nil.
@@ -116,7 +118,7 @@ func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	for i := range list {
 		id := fmt.Sprintf("n%d", i+1)
 		list[i] = &Node{ID: id, Addr: addrs[3*i], PeerAddr: addrs[3*i+1], HTTPAddr: addrs[3*i+2],
-			Data: filepath.Join(dir, id), t: t}
+			Data: filepath.Join(dir, id), Program: setup.Program, t: t}
 		if setup.Within != nil {
 			list[i].within = setup.Within(id)
 		}
@@ -160,14 +162,18 @@ func (n *Node) tellEnd() {
 	n.t.Logf("%s %s; it says:\n%s", n.ID, state, text[max(0, len(text)-2000):])
 }
 
-// Run starts the process, with the same command every time.
+// Run starts the process, with the same arguments every time.
 func (n *Node) Run() {
 	n.t.Helper()
 	log, err := os.OpenFile(n.Data+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	command := append(append(slices.Clone(n.within), Binary(n.t)), n.args...)
+	program := n.Program
+	if program == "" {
+		program = Binary(n.t)
+	}
+	command := append(append(slices.Clone(n.within), program), n.args...)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, environ.Environ()
 	if err := cmd.Start(); err != nil {
