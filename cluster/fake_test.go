@@ -391,7 +391,7 @@ func text(replies []store.Reply) string {
 		case store.Failure:
 			code, _, _ := strings.Cut(r.Str, " ")
 			words = append(words, "-"+code)
-		case store.Array:
+		case store.Array, store.Map:
 			words = append(words, "["+text(r.Elems)+"]")
 		default:
 			words = append(words, r.Str)

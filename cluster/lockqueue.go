@@ -43,6 +43,33 @@ func (s *sequencer) queued(db int, key []byte) bool {
 	return false
 }
 
+// waiting returns how many clients wait for the lock at a key. Some that have left may still be among them.
+func (s *sequencer) waiting(db int, key string) int {
+	if q := s.blockedClients.queues[waitKey{db, key, true}]; q != nil {
+		return q.n
+	}
+	return 0
+}
+
+// eachWaiter calls fn for the clients that wait for the lock at a key, in order, until fn returns false.
+func (s *sequencer) eachWaiter(db int, key string, fn func(store.Waiter) bool) {
+	q := s.blockedClients.queues[waitKey{db, key, true}]
+	if q == nil {
+		return
+	}
+	q.sort()
+	now := s.node.cfg.Time.Monotonic()
+	for p := q.head; p != nil; p = p.next {
+		w := p.w
+		if state := w.state.Load(); state != blockedWaiting && state != blockedJoining {
+			continue
+		}
+		if !fn(store.Waiter{Owner: w.wait.Owner, User: store.UserOf(w.req.calls[0].User), Age: (now - w.since).Milliseconds(), Shared: w.wait.Shared}) {
+			return
+		}
+	}
+}
+
 // takeLeft puts keys that have become ready since the last command into the list of those that are to be served: keys that have expired.
 func (s *sequencer) takeLeft(txn *store.Txn) {
 	if !s.blockedClients.any() {

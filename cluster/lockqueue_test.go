@@ -394,3 +394,31 @@ func TestRealRaftLockQueueKeepsItsOrder(t *testing.T) {
 		}
 	})
 }
+
+// LOCK.WAITERS lists the clients of all nodes in the order of the queue, and LOCK.INFO counts them; a lock that is forced goes to the first.
+func TestLockWaitersAndForce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.do("LOCK.ACQUIRE k a PX 60000")
+		gone, _ := p.wait(p.b, "LOCK.ACQUIRE k b PX 60000 WAIT 50000")
+		time.Sleep(2 * time.Second)
+		_, c := p.wait(p.Node, "LOCK.ACQUIRE k c PX 60000 WAIT 50000")
+		_, d := p.wait(p.b, "LOCK.ACQUIRE k d PX 60000 WAIT 50000 SHARED")
+		p.b.Abandon(gone)
+		synctest.Wait()
+		want := "[[owner c queue server user default waited 0 shared 0] [owner d queue server user default waited 0 shared 1]]"
+		if got := p.doOn(p.b, "LOCK.WAITERS k"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got := p.doOn(p.b, "LOCK.INFO k"); !strings.Contains(got, "waiters 2 holders 1") {
+			t.Error(got)
+		}
+		before, _ := p.log.count()
+		p.expect("1", "LOCK.FORCE k REASON hangs")
+		p.grantedLock(c)
+		p.silent(d)
+		if after, _ := p.log.count(); after != before+1 {
+			t.Errorf("%d entries, want one", after-before)
+		}
+	})
+}

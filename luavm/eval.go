@@ -137,7 +137,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 	args, buf := e.args, e.argBuf
 	e.run = run{
 		args: args, argBuf: buf, sha: sha,
-		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User, Watch: e.watches},
+		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User, Caller: ctx.Caller, Watch: e.watches},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}

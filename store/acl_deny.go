@@ -25,10 +25,12 @@ const (
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
 // Authorize checks again what the client's node has checked, perhaps with an outdated user table (of version users, 0 if unknown). It sets
-// c.User; nil may do everything. The argument user is "", Anonymous, SystemUser or a result of CallName.
+// c.User, and c.Caller to the user's name. If c.User is nil, the user may do everything. The argument user is "", Anonymous, SystemUser or a result of CallName.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
-	c.User = nil
-	if user == "" && !c.guarded() || user == SystemUser {
+	if c.User = nil; user == SystemUser {
+		return Reply{}, true
+	}
+	if c.Caller = UserOf(user); user == "" && !c.guarded() {
 		return Reply{}, true
 	}
 	return c.authorize(user, users)

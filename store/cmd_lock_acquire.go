@@ -2,7 +2,6 @@ package store
 
 import (
 	"strconv"
-	"strings"
 
 	"lockstep/store/redistext"
 )
@@ -87,12 +86,13 @@ func (c *Ctx) acquire(l *lockCall, e *Entry) (reply Reply, granted bool) {
 		return c.join(l), true
 	case e == nil && reentrant:
 		c.HashSet(c.DB, l.key, l.owner, "1")
+		c.MarkLock(c.DB, l.key)
 		c.SetDeadline(c.DB, l.key, l.until)
 		c.eventOn(eventHash, "hincrby") // as by Redisson
 		c.eventOn(eventGeneric, "expire")
 		return c.grantedLock(l, 1), true
 	case e == nil:
-		c.SetString(c.DB, l.key, l.owner, l.until)
+		c.SetLock(c.DB, l.key, l.owner, l.until)
 		c.eventOn(eventString, "set")
 		c.eventOn(eventGeneric, "expire")
 		return c.grantedLock(l, 1), true
@@ -301,8 +301,5 @@ func (c *Ctx) unchangedSince(e *Entry, owner string, seq []byte) bool {
 
 // unlockChannel is the channel on which Redisson tells the clients that wait for a lock of its release.
 func unlockChannel(key string) string {
-	if strings.Contains(key, "{") {
-		return "redisson_lock__channel:" + key
-	}
-	return "redisson_lock__channel:{" + key + "}"
+	return "redisson_lock__channel:" + braced(key)
 }

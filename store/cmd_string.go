@@ -141,17 +141,26 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 		c.eventOn(eventGeneric, "expire")
 		c.eventOn(eventExpired, "expired")
 	case o.expire != nil:
-		c.SetString(c.DB, key, string(value), c.DeadlineAt(when))
+		c.setFresh(o, string(value), c.DeadlineAt(when))
 		c.eventOn(eventString, "set")
 		c.eventOn(eventGeneric, "expire")
 	case o.has(optKeepTTL) && old != nil:
 		c.KeepString(c.DB, key, string(value))
 		c.eventOn(eventString, "set")
 	default:
-		c.SetString(c.DB, key, string(value), 0)
+		c.setFresh(o, string(value), 0)
 		c.eventOn(eventString, "set")
 	}
 	return reply
+}
+
+// setFresh sets the string. With NX it is a lock.
+func (c *Ctx) setFresh(o stringOptions, value string, deadline int64) {
+	if o.has(optNX) {
+		c.SetLock(c.DB, c.Args[1], value, deadline)
+		return
+	}
+	c.SetString(c.DB, c.Args[1], value, deadline)
 }
 
 func cmdSetNX(c *Ctx) Reply {

@@ -176,6 +176,8 @@ type Ctx struct {
 
 	// User is the user whose rights apply; nil may do anything.
 	User *User
+	// Caller is the name of the user who has sent the command; "" for the server's own commands.
+	Caller string
 
 	// InMulti is true for commands that EXEC runs.
 	InMulti bool

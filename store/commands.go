@@ -18,7 +18,7 @@ func Commands() []Command {
 		sortedSetPopCommands, sortedSetAlgebraCommands,
 		blockingCommands, sortCommands, dumpCommands,
 		bitCommands, bitFieldCommands,
-		publishCommands, lockCommands, acquireCommands,
+		publishCommands, lockCommands, acquireCommands, sightCommands,
 	} {
 		all = append(all, group...)
 	}

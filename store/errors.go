@@ -121,6 +121,8 @@ const (
 	ErrLockPlain           Error = "LOCKMODE the owner holds this lock as a plain lock, which is not REENTRANT: release it first"
 	ErrLockReentrant       Error = "LOCKMODE the owner holds this lock as a REENTRANT one, not as a plain lock: take it once more with REENTRANT, or release it first"
 	ErrLockOther           Error = "LOCKMODE the owner holds a lock of another kind at this key: renew and release it by the library that took it"
+	ErrNoLock              Error = "LOCKMODE the key is no lock that the server knows: DEL deletes it"
+	ErrLockKind            Error = "ERR KIND is plain, shedlock, reentrant, exclusive, shared, limit, redisson, redisson-fair or redisson-readwrite"
 	ErrLockForm            Error = "LOCKMODE the owner holds this lock in another form: release it first"
 	ErrLockHolds           Error = "LOCKMODE the owner holds this lock more than once, or not alone: it can share it only while it holds it once"
 	ErrLockEndless         Error = "LOCKMODE the owner holds this lock without a time to live: release it first, or give it one (PEXPIRE)"

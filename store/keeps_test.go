@@ -64,7 +64,7 @@ var keeping = map[string]struct {
 	"zremrangebyrank": {runs: []string{"zremrangebyrank z 0 0"}}, "zremrangebyscore": {runs: []string{"zremrangebyscore z 1 1"}}, "zremrangebylex": {runs: []string{"zremrangebylex z [a [a"}},
 	"lock.fence":   {runs: []string{"lock.fence n 99", "lock.fence n 1"}},
 	"lock.acquire": {true, []string{"lock.acquire new o px 900", "lock.acquire h f px 900 reentrant"}}, "lock.renew": {true, []string{"lock.renew n 5 px 900"}},
-	"lock.release": {runs: []string{"lock.release n 5", "lock.release n o", "lock.release h f"}}, "lock.revoke": {runs: []string{"lock.revoke n reason x", "lock.revoke h reason x"}},
+	"lock.release": {runs: []string{"lock.release n 5", "lock.release n o", "lock.release h f"}}, "lock.force": {runs: []string{"lock.force new reason x"}}, "lock.revoke": {runs: []string{"lock.revoke n reason x", "lock.revoke h reason x"}},
 	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 

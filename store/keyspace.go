@@ -67,12 +67,16 @@ const (
 	formRaw                    // a command has changed part of the string, or BITOP has made it
 	formText                   // a number that INCRBYFLOAT stored as text
 
-	// formTold is one bit of the field form of any key: its owner has been asked to release it (LOCK.REVOKE).
+	// formMarks are the bits of the field form that any key may have.
+	formMarks = formLock | formTold
+	// formLock: the key is a lock, because SET NX, SETNX or LOCK.ACQUIRE has made it.
+	formLock strForm = 1 << 6
+	// formTold: the owner of the lock has been asked to release it (LOCK.REVOKE).
 	formTold strForm = 1 << 7
 )
 
-// stringForm returns the form of a string without the bit formTold.
-func (e *Entry) stringForm() strForm { return e.form &^ formTold }
+// stringForm returns the form of a string without the marks.
+func (e *Entry) stringForm() strForm { return e.form &^ formMarks }
 
 // elements is a collection that an Entry points to.
 type elements struct{ collection }

@@ -40,7 +40,7 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 		switch o := d.op(); o {
 		case opDB:
 			db = d.db()
-		case opSet:
+		case opSet, opLock:
 			key := d.Str()
 			d.Str()
 			v.set(at, LeasedKey{DB: db, Key: key, Deadline: d.int()})

@@ -35,6 +35,23 @@ func revokedMessage(key, reason []byte, token uint64) string {
 	}{valid(key), valid(reason), token})
 }
 
+// forcedMessage is the message of LOCK.FORCE. It names one of the owners that have lost the lock.
+func forcedMessage(key, reason []byte, kind, user string, ended []lockHolder) string {
+	m := struct {
+		Key    string `json:"key"`
+		Kind   string `json:"kind"`
+		Owner  string `json:"owner"`
+		Owners int    `json:"owners"`
+		Token  uint64 `json:"token"`
+		User   string `json:"user"`
+		Reason string `json:"reason"`
+	}{Key: valid(key), Kind: kind, Owners: len(ended), User: valid([]byte(user)), Reason: valid(reason)}
+	if len(ended) > 0 {
+		m.Owner, m.Token = valid([]byte(ended[0].owner)), ended[0].token
+	}
+	return message(m)
+}
+
 // valid returns a text that JSON can hold.
 func valid(text []byte) string { return string(bytes.ToValidUTF8(text, []byte("\uFFFD"))) }
 

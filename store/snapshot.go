@@ -55,7 +55,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'K'  | key head, int mode, int asked, int n, n times (str owner,   |
 //	|      | int permits, int holds, int deadline, int delay, int most,  |
 //	|      | int token, int leased): a lock                              |
-//	| 'A'  | the owner of the key before has been asked to release it    |
+//	| 'A'  | int marks: those of the key before (formMarks)              |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |
 //	| 'G'  | int token: the last one that was given; none of version     |
@@ -78,7 +78,7 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recLock      = 'K'
-	recTold      = 'A'
+	recMarks     = 'A'
 	recScript    = 'L'
 	recSwapped   = 'W'
 	recTokens    = 'G'
@@ -216,8 +216,9 @@ func (w *snapWriter) entry(e *Entry) {
 	case *Lock:
 		w.lock(v)
 	}
-	if e.form&formTold != 0 {
-		w.WriteByte(recTold)
+	if e.form&formMarks != 0 {
+		w.WriteByte(recMarks)
+		w.int(uint64(e.form & formMarks))
 	}
 }
 
@@ -314,8 +315,8 @@ func (r *snapReader) other(s *Store, tag byte) {
 		if seq := r.Uvarint(); r.Err == nil {
 			s.swapped[db], s.newest = seq, max(s.newest, seq)
 		}
-	case recTold:
-		r.told()
+	case recMarks:
+		r.marks()
 	case recTokens, recSwapToken:
 		r.tokens(s, tag)
 	case recConfig:

@@ -53,11 +53,13 @@ func (r *snapReader) holders(s *Store, l *Lock) {
 	})
 }
 
-// told reads that the owner of the last key has been asked to release it.
-func (r *snapReader) told() {
-	if r.last == nil || r.last.typ != TypeString && r.last.typ != TypeHash {
-		r.Err = errors.New("a key that is no lock has been asked for")
-		return
+// marks reads the marks of the last key.
+func (r *snapReader) marks() {
+	n := r.Uvarint()
+	if r.Err == nil && (r.last == nil || n == 0 || n&^uint64(formMarks) != 0) {
+		r.Err = errors.New("the marks of a key")
 	}
-	r.last.form |= formTold
+	if r.Err == nil {
+		r.last.form |= strForm(n)
+	}
 }

@@ -47,6 +47,19 @@ func setString(t target, db int, key, value string, deadline int64) {
 	t.setDeadline(db, key, deadline)
 }
 
+// setLock is setString for a string that is a lock.
+func setLock(t target, db int, key, value string, deadline int64) {
+	setString(t, db, key, value, deadline)
+	markLock(t, db, key)
+}
+
+// markLock marks that a key is a lock.
+func markLock(t target, db int, key string) {
+	if e := t.mutable(db, key); e != nil {
+		e.form |= formLock
+	}
+}
+
 // becomeString makes the value of an entry a string. The entry must come from target.mutable.
 func becomeString(t target, db int, e *Entry, value string) {
 	if e.typ != TypeString || e.str != value {
@@ -54,7 +67,7 @@ func becomeString(t target, db int, e *Entry, value string) {
 	}
 	before := e.size()
 	t.give(e, value)
-	e.typ, e.form = TypeString, e.form&formTold
+	e.typ, e.form = TypeString, e.form&formMarks
 	e.drop()
 	t.grow(db, e.size()-before)
 }
@@ -92,7 +105,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	if e.paired() {
 		e.key = ownKey(e.key)
 	}
-	e.str, e.form = bytesToString(value), formRaw|e.form&formTold
+	e.str, e.form = bytesToString(value), formRaw|e.form&formMarks
 	t.stamp(e, false)
 	if fresh {
 		t.put(db, e)
@@ -108,7 +121,7 @@ func formString(t target, db int, key string, form strForm) bool {
 	if e == nil || e.typ != TypeString || form > formText {
 		return false
 	}
-	e.form = form | e.form&formTold
+	e.form = form | e.form&formMarks
 	return true
 }
 

@@ -28,6 +28,10 @@ type Env struct {
 	Corrected func(seq uint64) uint64
 	// Queued, if not nil, reports whether clients wait for the lock at a key.
 	Queued func(db int, key []byte) bool
+	// Waiting, if not nil, returns how many clients wait for the lock at a key; EachWaiter, if not nil, calls fn for each of them, in order,
+	// until fn returns false.
+	Waiting    func(db int, key string) int
+	EachWaiter func(db int, key string, fn func(Waiter) bool)
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
 	// ACL is what the node's own configuration adds to the users that the replicated state contains.
@@ -275,6 +279,33 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
+// SetLock is SetString for a string that is a lock. A cluster that may have nodes of version 0.1.0 does not tell locks from other strings.
+func (t *Txn) SetLock(db int, key []byte, value string, deadline int64) {
+	if t.Older() {
+		t.SetString(db, key, value, deadline)
+		return
+	}
+	k := bytesToString(key)
+	t.ws.begin(opLock, db)
+	t.ws.newer = true
+	t.ws.str(k)
+	t.ws.str(value)
+	t.ws.int(deadline)
+	setLock(t, db, k, value, deadline)
+}
+
+// MarkLock marks that an existing key is a lock.
+func (t *Txn) MarkLock(db int, key []byte) {
+	if t.Older() {
+		return
+	}
+	k := bytesToString(key)
+	t.ws.begin(opMark, db)
+	t.ws.newer = true
+	t.ws.str(k)
+	markLock(t, db, k)
+}
+
 // KeepString makes key a string and keeps its deadline, because a deadline set anew would lose its grace.
 func (t *Txn) KeepString(db int, key []byte, value string) {
 	k := bytesToString(key)
@@ -314,7 +345,7 @@ func (t *Txn) Reform(db int, key []byte, form strForm) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
 	other := *e
-	if other.form = form | e.form&formTold; other.encoding() == e.encoding() || t.Older() {
+	if other.form = form | e.form&formMarks; other.encoding() == e.encoding() || t.Older() {
 		return
 	}
 	t.ws.begin(opForm, db)

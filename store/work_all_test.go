@@ -12,7 +12,7 @@ var isShort = map[string]string{
 	"one key or element": `append|decr|decrby|getbit|getdel|delex|delifeq|getrange|getset|hexists|hget|hincrby|hincrbyfloat|hlen|hsetnx|hstrlen|incr|incrby|
 		incrbyfloat|lindex|llen|lmove|lset|persist|psetex|publish|rpoplpush|scard|setbit|setex|setnx|setrange|sismember|smove|spublish|
 		strlen|substr|swapdb|type|zcard|zincrby|zrank|zrevrank|zscore|get|rename|renamenx|blmove|brpoplpush|
-		ttl|pttl|expiretime|pexpiretime|move|zcount|zlexcount|lock.token|lock.check|lock.fence|lock.acquire|lock.renew|lock.release|lock.revoke`,
+		ttl|pttl|expiretime|pexpiretime|move|zcount|zlexcount|lock.token|lock.check|lock.fence|lock.acquire|lock.renew|lock.release|lock.revoke|lock.info|lock.waiters|lock.list|lock.force`,
 	"options of some nanoseconds each": `copy|expire|expireat|pexpire|pexpireat|getex|set`,
 	"no arguments that matter":         `object|select|encoding|freq|help|idletime|refcount`,
 }

@@ -81,6 +81,8 @@ type op byte
 //	|    | version 2 of an entry                                       |
 //	| 38 | str key, int token: the owner of a lock has been asked to   |
 //	|    | release it (see tellHolders); since version 2 of an entry   |
+//	| 39 | as 2, but the string is a lock; since version 2 of an entry |
+//	| 40 | str key: the key is a lock; since version 2 of an entry     |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -119,6 +121,8 @@ const (
 	opHold   op = 36
 	opDrop   op = 37
 	opTell   op = 38
+	opLock   op = 39
+	opMark   op = 40
 )
 
 // maxPatch is the largest offset of opPatch.
@@ -265,6 +269,15 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		key, value, deadline := d.Str(), d.Str(), d.deadline()
 		if !d.Bad {
 			setString(t, db, key, value, deadline)
+		}
+	case opLock:
+		key, value, deadline := d.Str(), d.Str(), d.deadline()
+		if !d.Bad {
+			setLock(t, db, key, value, deadline)
+		}
+	case opMark:
+		if key := d.Str(); !d.Bad {
+			markLock(t, db, key)
 		}
 	case opKeep:
 		if key, value := d.Str(), d.Str(); !d.Bad {

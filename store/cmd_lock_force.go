@@ -1,0 +1,97 @@
+package store
+
+// cmdLockForce replies how many owners have lost the lock.
+func cmdLockForce(c *Ctx) Reply {
+	if !equalFold(c.Args[2], "reason") {
+		return syntaxError
+	}
+	var owner, token []byte
+	for rest := c.Args[4:]; len(rest) > 0; rest = rest[2:] {
+		switch {
+		case len(rest) > 1 && equalFold(rest[0], "owner") && owner == nil:
+			owner = rest[1]
+		case len(rest) > 1 && equalFold(rest[0], "token") && token == nil:
+			token = rest[1]
+		default:
+			return syntaxError
+		}
+	}
+	want := int64(-1)
+	if token != nil {
+		var fault *Reply
+		if want, fault = parseToken(token); fault != nil {
+			return *fault
+		}
+	}
+	if !c.TokensCounted() {
+		return noTokens
+	}
+	e := c.LookupWrite(c.DB, c.Args[1])
+	if e == nil {
+		return Zero
+	}
+	kind := c.lockKind(c.DB, e)
+	if kind == "" {
+		return Err(ErrNoLock)
+	}
+	var ended []lockHolder
+	others := false
+	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+		c.work(1)
+		if (owner == nil || h.owner == string(owner)) && (want < 0 || h.token == uint64(want)) {
+			ended = append(ended, h)
+		} else {
+			others = true
+		}
+		return true
+	})
+	if len(ended) == 0 && (owner != nil || token != nil) {
+		return Zero
+	}
+	c.end(e, kind, ended, others)
+	c.Publish(Channel, eventChannel(c.DB, "forced"), forcedMessage(c.Args[1], c.Args[3], kind, c.Caller, ended))
+	return Int(int64(len(ended)))
+}
+
+// end takes a lock from owners; others says that it has others, which keep it.
+func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
+	key := c.Args[1]
+	name := e.key
+	for _, h := range ended {
+		c.work(keySteps)
+		if kind == kindReadWrite {
+			c.endReads(name, h)
+		}
+		switch {
+		case !others:
+		case e.typ == TypeLock:
+			c.drop(c.DB, key, h.owner)
+		case e.typ == TypeHash:
+			c.HashDelete(c.DB, key, h.owner)
+		}
+	}
+	if !others {
+		c.Delete(c.DB, key)
+	}
+	c.eventOn(eventGeneric, "del")
+	switch kind {
+	case kindRLock, kindReentrant:
+		c.Publish(Channel, unlockChannel(name), "0")
+	case kindFairLock:
+		if q := c.fairQueue(c.DB, name); q.Len() > 0 {
+			c.Publish(Channel, unlockChannel(name)+":"+q.At(0), "0")
+		}
+	case kindReadWrite:
+		c.Publish(Channel, "redisson_rwlock:"+braced(name), "0")
+	}
+}
+
+// endReads deletes the keys that keep the times of a reader's holds.
+func (c *Ctx) endReads(name string, h lockHolder) {
+	for i := int64(1); i <= min(h.holds, mostShown); i++ {
+		c.work(keySteps)
+		if k := stringBytes(readKey(name, h.owner, i)); c.LookupWrite(c.DB, k) != nil {
+			c.Delete(c.DB, k)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"slices"
+
+	"lockstep/store/redistext"
+)
+
+// lockList are the options of LOCK.LIST.
+type lockList struct {
+	scanOptions
+	cursor  uint64
+	kind    string
+	owner   string // a pattern
+	waiters int64
+}
+
+// parse parses pairs of a word and its argument.
+func (o *lockList) parse(args [][]byte) (fault *Reply) {
+	var rest [][]byte // the words that SCAN has, too
+	for ; len(args) > 0; args = args[2:] {
+		if len(args) < 2 {
+			return &syntaxError
+		}
+		value, ok := args[1], true
+		switch word := args[0]; {
+		case equalFold(word, "cursor"):
+			if o.cursor, ok = parseCursor(value); !ok {
+				return &badCursor
+			}
+		case equalFold(word, "kind"):
+			if o.kind = string(value); !slices.Contains(lockKinds, o.kind) {
+				return &badKind
+			}
+		case equalFold(word, "owner"):
+			o.owner = string(value)
+		case equalFold(word, "waiters"):
+			if o.waiters, ok = redistext.ParseInt(value); !ok || o.waiters < 0 {
+				return &notInteger
+			}
+		default:
+			rest = append(rest, word, value)
+		}
+	}
+	o.scanOptions, fault = parseScanOptions(rest, false)
+	return fault
+}
+
+var (
+	badCursor = Err(ErrCursor)
+	badKind   = Err(ErrLockKind)
+)
+
+// cmdLockList shows only locks for which the user may run LOCK.INFO: an owner's name is often the secret that releases its lock.
+func cmdLockList(c *Ctx) Reply {
+	var o lockList
+	if fault := o.parse(c.Args[1:]); fault != nil {
+		return *fault
+	}
+	if !c.TokensCounted() {
+		return noTokens
+	}
+	info, walk, list := c.Cmd.table.Lookup(lockInfo), scanWalk{left: o.count}, []Reply{}
+	c.Ascend(c.DB, o.cursor, func(e *Entry) bool {
+		if !walk.visit(e.hash()) {
+			return false
+		}
+		if row, ok := c.listed(e, &o); ok && o.matches(c, e.key) && c.mayRun(info, lockInfo, stringBytes(e.key)) {
+			list = append(list, row)
+			walk.size += Extent([]Reply{row}, scanPart)
+		}
+		return true
+	})
+	return walk.reply(list)
+}
+
+var lockInfo = []byte("lock.info")
+
+// mayRun reports whether the user may run a command.
+func (c *Ctx) mayRun(cmd *Command, args ...[]byte) bool {
+	if c.User == nil {
+		return true
+	}
+	why, _, steps := c.User.CheckSteps(cmd, args)
+	c.work(steps)
+	return why == Allowed
+}
+
+// listed returns the row of a lock; ok is false for another key, and for a lock that the options leave out.
+func (c *Ctx) listed(e *Entry, o *lockList) (row Reply, ok bool) {
+	kind := c.lockKind(c.DB, e)
+	if kind == "" || o.kind != "" && o.kind != kind {
+		return row, false
+	}
+	waiters := c.waitersOf(e, kind)
+	if waiters < o.waiters {
+		return row, false
+	}
+	n, first, wanted, token := int64(0), "", o.owner == "", uint64(0)
+	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+		c.work(1)
+		if n++; n == 1 {
+			first = h.owner
+		}
+		token = max(token, h.token)
+		wanted = wanted || c.match(o.owner, h.owner)
+		return true
+	})
+	at, leased := e.until()
+	return MapOf(Str("key"), Str(e.key), Str("kind"), Str(kind), Str("owner"), Str(first), Str("holders"), Int(n), Str("token"), Int(int64(token)),
+		Str("ttl"), Int(c.ttlOf(at, leased)), Str("waiters"), Int(waiters)), wanted
+}

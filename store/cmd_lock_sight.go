@@ -1,0 +1,127 @@
+package store
+
+// sightCommands show every lock, of whatever client, and end one.
+var sightCommands = []Command{
+	{
+		Name: "lock.info", Arity: 2, Flags: ReadOnly | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Tips:    []string{"nondeterministic_output"},
+		Summary: "Tells the kind, the owners and the token of a lock, and how many clients wait for it.",
+		Usage:   "key", Run: cmdLockInfo,
+	},
+	{
+		Name: "lock.waiters", Arity: 2, Flags: ReadOnly | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Tips:    []string{"nondeterministic_output"},
+		Summary: "Lists the clients in the queue of a lock.",
+		Usage:   "key", Run: cmdLockWaiters,
+	},
+	{
+		Name: "lock.list", Arity: -1, Flags: ReadOnly | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
+		Tips:    []string{"nondeterministic_output", "request_policy:special"},
+		Summary: "Iterates over the locks of the database.",
+		Usage:   "[CURSOR cursor] [COUNT count] [MATCH pattern] [KIND kind] [OWNER pattern] [WAITERS minimum]", Run: cmdLockList,
+	},
+	{
+		Name: "lock.force", Arity: -4, Flags: Write | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
+		Keys:    firstKey(KeyRW | KeyAccess | KeyDelete),
+		Summary: "Ends a lock of any kind, and wakes the clients that wait for it.",
+		Usage:   "key REASON text [OWNER owner] [TOKEN token]", Run: cmdLockForce,
+	},
+}
+
+// Waiter is a client in the queue of a lock.
+type Waiter struct {
+	Owner  string
+	User   string
+	Age    int64 // ms since it began to wait
+	Shared bool
+}
+
+// mostShown is how many owners LOCK.INFO shows, and how many clients LOCK.WAITERS.
+const mostShown = 1000
+
+// lockAt looks up a lock and its kind; kind is "" if the key is missing or no lock.
+func (c *Ctx) lockAt(key []byte) (e *Entry, kind string) {
+	if e = c.Lookup(c.DB, key); e != nil {
+		kind = c.lockKind(c.DB, e)
+	}
+	return e, kind
+}
+
+func cmdLockInfo(c *Ctx) Reply {
+	e, kind := c.lockAt(c.Args[1])
+	if kind == "" {
+		return Nil
+	}
+	if !c.TokensCounted() {
+		return noTokens
+	}
+	n, owners := int64(0), []Reply{}
+	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+		c.work(1)
+		if n++; n <= mostShown {
+			owners = append(owners, MapOf(Str("owner"), Str(h.owner), Str("holds"), Int(h.holds), Str("permits"), Int(h.permits),
+				Str("token"), Int(int64(h.token)), Str("ttl"), Int(c.ttlOf(h.until, h.leased))))
+		}
+		return true
+	})
+	at, leased := e.until()
+	fields := []Reply{Str("key"), Str(e.key), Str("kind"), Str(kind), Str("token"), Int(int64(c.newestToken(e))), Str("ttl"), Int(c.ttlOf(at, leased)),
+		Str("waiters"), Int(c.waitersOf(e, kind)), Str("holders"), Int(n), Str("owners"), List(owners...)}
+	if l := e.Lock(); l != nil {
+		if limit, ok := l.mode.limit(); ok {
+			fields = append(fields, Str("limit"), Int(limit), Str("free"), Int(limit-l.used))
+		}
+	}
+	return MapOf(fields...)
+}
+
+// ttlOf returns the ms until a deadline that the write set seq has set, or -1 without one. In its grace a lease has the rest of that.
+func (c *Ctx) ttlOf(deadline int64, seq uint64) int64 {
+	if deadline == 0 {
+		return -1
+	}
+	left := deadline - c.Now().Lease
+	if left <= 0 {
+		left = c.gracedAt(deadline, seq) - c.Now().Lease
+	}
+	return max(left, 0)
+}
+
+// newestToken returns the largest token of a lock's holders.
+func (c *Ctx) newestToken(e *Entry) (token uint64) {
+	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+		c.work(1)
+		token = max(token, h.token)
+		return true
+	})
+	return token
+}
+
+// waitersOf returns how many clients wait in the queues of a lock: in that of the server, and in that of Redisson's fair lock.
+func (c *Ctx) waitersOf(e *Entry, kind string) (n int64) {
+	if c.env.Waiting != nil {
+		n = int64(c.env.Waiting(c.DB, e.key))
+	}
+	if kind == kindFairLock {
+		n += int64(c.fairQueue(c.DB, e.key).Len())
+	}
+	return n
+}
+
+func cmdLockWaiters(c *Ctx) Reply {
+	list := []Reply{}
+	show := func(queue, owner, user string, age int64, shared bool) bool {
+		c.work(1)
+		list = append(list, MapOf(Str("owner"), Str(owner), Str("queue"), Str(queue), Str("user"), Str(user), Str("waited"), Int(age), Str("shared"), Flag(shared)))
+		return len(list) < mostShown
+	}
+	if c.env.EachWaiter != nil {
+		c.env.EachWaiter(c.DB, bytesToString(c.Args[1]), func(w Waiter) bool { return show("server", w.Owner, w.User, w.Age, w.Shared) })
+	}
+	if e, kind := c.lockAt(c.Args[1]); kind == kindFairLock {
+		c.fairQueue(c.DB, e.key).Each(0, func(owner string) bool { return show("redisson", owner, "", -1, false) })
+	}
+	return List(list...)
+}
