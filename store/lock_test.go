@@ -261,6 +261,14 @@ func (d *testDB) encode() []byte {
 	if err := d.s.Snapshot().Encode(&buf); err != nil {
 		d.t.Fatal(err)
 	}
+	keys := 0
+	for db := range Databases {
+		n, _ := d.s.Keys(db)
+		keys += n
+	}
+	if n, err := Skim(bytes.NewReader(buf.Bytes())); err != nil || n != keys {
+		d.t.Fatalf("Skim finds %d keys of %d: %v", n, keys, err)
+	}
 	return buf.Bytes()
 }
 

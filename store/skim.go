@@ -18,6 +18,8 @@ var fieldsOf = map[byte]string{
 	recList:      keyHead + "ns",
 	recSet:       keyHead + "ins",
 	recSortedSet: keyHead + "insi",
+	recLock:      keyHead + "iinsiiiiiii",
+	recMarks:     "i",
 	recScript:    "ssii",
 	recSwapped:   "ii",
 	recTokens:    "i",
@@ -50,7 +52,7 @@ func Skim(in io.Reader) (keys int, err error) {
 		switch tag {
 		case recEnd:
 			return keys, nil
-		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
+		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet, recLock:
 			keys++
 		}
 	}
