@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -27,11 +28,17 @@ func older(t *testing.T) string {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			if os.Getenv("CI") == "true" {
+			if os.Getenv("CI") == "true" && wholeHistory() {
 				t.Fatalf("%q: %v: %s", args, err, out)
 			}
 			t.Skipf("skipped: version 0.1.0 needs the history of the repository (git fetch --unshallow), and its modules: %q: %v: %s", args, err, out)
 		}
 	}
 	return program
+}
+
+// wholeHistory reports whether this tree is a clone with all of the history, and not an archive or a shallow clone.
+func wholeHistory() bool {
+	out, err := exec.Command("git", "-C", "../..", "rev-parse", "--is-shallow-repository").Output()
+	return err == nil && strings.TrimSpace(string(out)) == "false"
 }
