@@ -18,13 +18,39 @@ func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
 		return // somebody holds the lock
 	}
 	q.sort()
-	for q.head != nil {
+	p := q.head
+	for looked := 0; p != nil && looked < mostPassed; looked++ {
 		if room.over {
 			s.blockedClients.ready.putBack(k)
 			return
 		}
-		if s.serveFirst(txn, q.head, key, room) {
-			return
+		next := p.next
+		if s.serveFirst(txn, p, key, room) && !txn.HoldsLock(k.db, key, p.w.wait.Owner) {
+			break
+		}
+		p = next // an owner that holds the lock already, by another command, keeps its place, and nobody out
+	}
+	for _, owner := range txn.LapsedOwners(k.db, key) {
+		for w := range s.blockedClients.owners[owner] {
+			if len(w.places) > 0 && w.places[0].listed && w.places[0].queue.key == k && !room.over {
+				s.serveFirst(txn, &w.places[0], key, room)
+				break
+			}
+		}
+	}
+}
+
+// mostPassed is how many clients of a queue serveLock and queued look at.
+const mostPassed = 1000
+
+// giveUpTickets ends the tickets that an owner has for a lock. Their nodes hear that the lock was not granted.
+func (s *sequencer) giveUpTickets(db int, key, owner string) {
+	ws, k := s.blockedClients, waitKey{db, key, true}
+	for w := range ws.owners[owner] {
+		if w.wait.Ticket && len(w.places) > 0 && w.places[0].queue.key == k && ws.take(w) {
+			w.req.spans = nil // of an earlier evaluation
+			ws.answer(w, store.WaitTimedOut)
+			ws.ready.put(ws, k)
 		}
 	}
 }
@@ -35,12 +61,15 @@ func (s *sequencer) queued(db int, key []byte) bool {
 	if q == nil {
 		return false
 	}
-	for p := q.head; p != nil; p = p.next {
-		if state := p.w.state.Load(); state == blockedWaiting || state == blockedJoining {
+	p := q.head
+	for looked := 0; p != nil && looked < mostPassed; p = p.next {
+		looked++
+		state := p.w.state.Load()
+		if (state == blockedWaiting || state == blockedJoining) && !s.txn.HoldsLock(db, key, p.w.wait.Owner) {
 			return true
 		}
 	}
-	return false
+	return p != nil
 }
 
 // waiting returns how many clients wait for the lock at a key. Some that have left may still be among them.

@@ -68,6 +68,9 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		return true
 	}
 	ws.join(w, wait, s.node.cfg.Time.Monotonic())
+	if w.waited.Joined && len(w.places) > 0 && w.places[0].queue.key.free {
+		ws.ready.put(ws, w.places[0].queue.key) // it may stand before those that have kept it out
+	}
 	txn.NoteFree(ws.forLocks())
 	w.release()
 	return false

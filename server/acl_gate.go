@@ -111,9 +111,15 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 // caller returns the user name for a call to the leader. By the version, the leader tells a deleted user from a namesake.
 func (s *session) caller() (name string, users uint64) {
 	users = s.srv.hub.accounts.version.Load() // read before the account: the version must not be newer than the account
-	acc := s.account.Load()
+	return s.callerAs(s.account.Load(), s.authed.Load(), users)
+}
+
+// callerAs is caller for an account that the session has had. If it is that of the default user, authed says whether the session had logged
+// in. version is that of the users, read before.
+func (s *session) callerAs(acc *account, authed bool, version uint64) (name string, users uint64) {
+	users = version
 	switch {
-	case acc == s.srv.hub.accounts.def && s.authed.Load():
+	case acc == s.srv.hub.accounts.def && authed:
 		return "", users
 	case acc == s.srv.hub.accounts.def:
 		return store.Anonymous, users

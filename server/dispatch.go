@@ -87,7 +87,9 @@ func (s *session) decide(args [][]byte) decision {
 	case s.queues(cmd):
 		d.action = actQueue
 	case s.srv.blocks(cmd, args):
-		d.action = actBlock
+		if d.action = actBlock; s.tooManyTickets(cmd, args) {
+			d.action, d.refusal = actRefuse, errTickets
+		}
 	case d.do == nil:
 		d.action = actCollect
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"time"
 
 	"lockstep/cluster"
@@ -103,6 +104,17 @@ func (f *fakeBackend) take(b *cluster.Blocked) bool {
 		}
 	}
 	return false
+}
+
+// giveUp is Env.GiveUp. The caller holds mu.
+func (f *fakeBackend) giveUp(db int, key, owner string) {
+	f.waiting = slices.DeleteFunc(f.waiting, func(b *cluster.Blocked) bool {
+		gives := b.Call.DB == db && string(b.Call.Args[1]) == key && string(b.Call.Args[2]) == owner && store.TakesTicket(b.Call.Cmd, b.Call.Args)
+		if gives {
+			b.Done(store.WaitTimedOut)
+		}
+		return gives
+	})
 }
 
 func (f *fakeBackend) Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool)) {

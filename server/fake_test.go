@@ -113,7 +113,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			replies = append(replies, store.Err(e))
 			continue
 		}
-		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers, ACL: f.hub.ACL(f.password, nil), Limits: store.Limits{Reply: f.maxReply.Load()}})
+		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers, ACL: f.hub.ACL(f.password, nil), Limits: store.Limits{Reply: f.maxReply.Load()}, GiveUp: f.giveUp})
 		txn.SetOrigin(c.Origin)
 		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
 		var r store.Reply

@@ -10,25 +10,33 @@ import (
 )
 
 // Tickets (LOCK.ACQUIRE … QUEUE). The connection of a client that has to wait is not busy: the client gets a ticket at once, and stands in the
-// queue as if it waited. When it gets the lock, the entry that grants the lock has a message for it. The ticket ends with the connection, as a
-// wait does.
+// queue as if it waited. When it gets the lock, the entry that grants the lock has a message for it. LOCK.RELEASE ends an owner's tickets on
+// the leader, in its order with the grants. The end of the connection ends the others.
 
 // lockTicket is a ticket of a session.
 type lockTicket struct {
 	s     *session
 	b     *cluster.Blocked
-	name  lockName
 	bytes int64
 	over  bool // it has ended; lockTickets.mu guards it
 }
 
-// ticketCost is about how many bytes a ticket takes on its client's node, without its arguments.
-const ticketCost = 400
+const (
+	// ticketCost is about how many bytes a ticket takes on its client's node, without its arguments.
+	ticketCost = 400
+	// mostTickets is how many tickets a connection may have: when it ends, the leader takes them out of their queues.
+	mostTickets = 1000
+)
 
 // lockTickets has the tickets of all sessions of the server.
 type lockTickets struct {
 	mu sync.Mutex
 	of map[*session]map[*lockTicket]struct{}
+}
+
+// tooManyTickets reports whether a command would give the session one ticket too many.
+func (s *session) tooManyTickets(cmd *store.Command, args [][]byte) bool {
+	return cmd == s.srv.acquireCmd && s.tickets.Load() >= mostTickets && store.TakesTicket(cmd, args)
 }
 
 // ticket lets a LOCK.ACQUIRE with QUEUE end with a ticket as soon as it waits. size is what the command takes while it waits.
@@ -38,7 +46,11 @@ func (s *session) ticket(b *cluster.Blocked, size int64) {
 		args[i] = bytes.Clone(arg) // the session goes on, and uses the memory again
 	}
 	b.Call.Args = args
-	t := &lockTicket{s: s, b: b, name: lockName{b.Call.DB, string(args[1]), string(args[2])}, bytes: ticketCost + size}
+	account, authed := s.account.Load(), s.authed.Load()
+	b.Caller = func() (string, uint64) { // the session may log in as another user
+		return s.callerAs(account, authed, s.srv.hub.accounts.version.Load())
+	}
+	t := &lockTicket{s: s, b: b, bytes: ticketCost + size}
 	done := b.Done
 	var answered atomic.Bool
 	b.Waits = func() {
@@ -52,8 +64,18 @@ func (s *session) ticket(b *cluster.Blocked, size int64) {
 			done(r)
 			return
 		}
-		s.srv.tickets.drop(t)
+		if s.srv.tickets.drop(t) && r.IsError() {
+			go t.failed(store.Error(r.Str))
+		}
 	}
+}
+
+// failed publishes that the ticket has ended with an error.
+func (t *lockTicket) failed(e store.Error) {
+	c := t.b.Call
+	channel, message := store.TicketEnded(c.DB, string(c.Args[1]), string(c.Args[2]), e)
+	publish := t.s.srv.table.Lookup([]byte("publish"))
+	t.s.srv.backend.Submit([]cluster.Call{{Cmd: publish, RESP: 2, User: store.SystemUser, Args: [][]byte{[]byte("PUBLISH"), []byte(channel), []byte(message)}}}, nil)
 }
 
 // add notes that a session has a ticket, which has perhaps ended already. If the session has ended, add abandons the ticket.
@@ -73,57 +95,40 @@ func (l *lockTickets) add(t *lockTicket) {
 			l.of[t.s] = map[*lockTicket]struct{}{}
 		}
 		l.of[t.s][t] = struct{}{}
+		t.s.tickets.Add(1)
 		t.s.holds(t.bytes)
 	}
 }
 
-// drop forgets a ticket that has ended.
-func (l *lockTickets) drop(t *lockTicket) {
+// drop forgets a ticket that has ended, and reports whether it had not been forgotten yet.
+func (l *lockTickets) drop(t *lockTicket) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(t)
-}
-
-// forget is drop for a caller that holds mu.
-func (l *lockTickets) forget(t *lockTicket) {
-	t.over = true
 	list := l.of[t.s]
-	if _, there := list[t]; !there {
-		return
+	_, there := list[t]
+	t.over = true
+	if there {
+		t.s.tickets.Add(-1)
+		t.s.holds(-t.bytes)
+		if delete(list, t); len(list) == 0 {
+			delete(l.of, t.s)
+		}
 	}
-	t.s.holds(-t.bytes)
-	if delete(list, t); len(list) == 0 {
-		delete(l.of, t.s)
-	}
-}
-
-// giveUp ends the tickets that a session has for a lock and an owner.
-func (l *lockTickets) giveUp(s *session, name lockName) {
-	l.abandon(s, func(t *lockTicket) bool { return t.name == name })
+	return there
 }
 
 // end ends the tickets of a session that has ended.
 func (l *lockTickets) end(s *session) {
 	l.mu.Lock()
 	s.ticketless = true
-	l.mu.Unlock()
-	l.abandon(s, func(*lockTicket) bool { return true })
-}
-
-// abandon ends those tickets of a session for which the function which returns true.
-func (l *lockTickets) abandon(s *session, which func(*lockTicket) bool) {
-	l.mu.Lock()
-	var list []*lockTicket
-	for t := range l.of[s] {
-		if which(t) {
-			list = append(list, t)
-		}
-	}
-	for _, t := range list {
-		l.forget(t)
+	list := l.of[s]
+	delete(l.of, s)
+	for t := range list {
+		t.over = true
+		s.holds(-t.bytes)
 	}
 	l.mu.Unlock()
-	for _, t := range list {
+	for t := range list {
 		s.srv.backend.Abandon(t.b)
 	}
 }

@@ -427,14 +427,14 @@ func (srv *Server) cron() {
 }
 
 // checkClients disconnects clients beyond their output buffer limit or timeout. Subscribers, monitors and clients that wait for a reply
-// are never idle.
+// or a lock are never idle.
 func (srv *Server) checkClients(now time.Time) {
 	timeout := time.Duration(srv.params.timeout.Load()) * time.Second
 	for _, s := range srv.each() {
 		if !s.out.checkLimit(srv.params.limitOf(s.class()), now) {
 			continue
 		}
-		if timeout > 0 && !s.subscriber() && !s.monitoring.Load() && !s.isRunning() && !s.waits() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
+		if timeout > 0 && !s.subscriber() && !s.monitoring.Load() && !s.isRunning() && !s.waits() && s.tickets.Load() == 0 && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
 			s.drain()
 		}
 	}

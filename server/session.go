@@ -49,7 +49,8 @@ type session struct {
 	departed *list.Element // the session's place in Server.departed; nil: never there
 	cutOff   bool          // the session was cut off to make room for a new one
 
-	ticketless bool // the session has ended, and gets no more tickets; lockTickets.mu guards this
+	ticketless bool         // the session has ended, and gets no more tickets; lockTickets.mu guards this
+	tickets    atomic.Int32 // how many tickets the session has
 }
 
 // answering is the state that the commands of a session use and change. Only the goroutine that runs these

@@ -72,7 +72,7 @@ func cmdLockAcquire(c *Ctx) Reply {
 		return reply
 	}
 	if wait > 0 {
-		c.Wait = &Wait{DB: c.DB, Keys: [][]byte{l.key}, Type: TypeFree, Timeout: wait, Owner: l.owner, Shared: l.mode == lockShared}
+		c.Wait = &Wait{DB: c.DB, Keys: [][]byte{l.key}, Type: TypeFree, Timeout: wait, Owner: l.owner, Shared: l.mode == lockShared, Ticket: l.has(wordQueue)}
 	}
 	return notGranted
 }
@@ -253,6 +253,9 @@ func cmdLockRelease(c *Ctx) Reply {
 	if owner == "" {
 		return noOwner
 	}
+	if o.words == 0 && c.env.GiveUp != nil {
+		c.env.GiveUp(c.DB, bytesToString(key), owner) // before the lock is free: it must not go to who has just released it
+	}
 	n := int64(1)
 	if o.has(wordHolds) {
 		if n, ok = redistext.ParseInt(o.args[wordHolds]); !ok || n < 1 {
@@ -291,7 +294,7 @@ func cmdLockRelease(c *Ctx) Reply {
 func (c *Ctx) unchangedSince(e *Entry, owner string, seq []byte) bool {
 	changed := e.changed
 	if h := e.holder(owner); h != nil {
-		changed = h.leased
+		changed = h.changed
 	}
 	if c.env.Corrected != nil {
 		changed = c.env.Corrected(changed)

@@ -13,7 +13,7 @@ func (c *Ctx) acquireLock(l *lockCall, e *Entry) (reply Reply, granted bool) {
 		return Err(errLockMode(lock.mode)), false
 	case !lock.admits(l, h):
 		return Reply{}, false
-	case h == nil && c.queued(l.key): // a former holder keeps its place, and so goes before those that wait
+	case (h == nil || l.permits > h.permits) && c.queued(l.key): // a former holder keeps its place, and so goes before those that wait
 		return Reply{}, false
 	}
 	if h != nil {
@@ -72,9 +72,17 @@ func (c *Ctx) holdAgain(l *lockCall, lock *Lock, h *holder) (reply Reply, grante
 	default:
 		more.holds++
 	}
-	_, leased := c.prolong(&more, max(l.until, c.gracedAt(h.deadline, h.leased)))
-	l.until = more.deadline
-	c.hold(c.DB, l.key, l.mode, more, leased)
+	if l.has(wordDelay) {
+		more.delay = l.delay
+	}
+	if l.most != 0 && more.most == 0 {
+		more.most = max(l.most, c.promised(h))
+	}
+	l.until = max(l.until, c.promised(h))
+	if c.prolong(&more, l.until) {
+		l.until = max(more.most, c.now.Lease)
+	}
+	c.hold(c.DB, l.key, l.mode, more, true)
 	c.eventOn(eventModule, "lock.acquire")
 	if shares {
 		c.noteFree(c.DB, string(l.key))
@@ -111,30 +119,24 @@ func (c *Ctx) share(l *lockCall, e *Entry) (reply Reply, granted bool) {
 	return reply, true
 }
 
-// prolong lets the lease of a holder end at a time, unless MAXHOLD ends it before. ends reports that it does. A lease that ends as late as it
-// may stays as it is, with its grace, and leased is false: otherwise each late reply would lengthen it.
-func (c *Ctx) prolong(h *holder, until int64) (ends, leased bool) {
+// prolong lets the lease of a holder end at a time, unless MAXHOLD ends it before; ends reports that it does.
+func (c *Ctx) prolong(h *holder, until int64) (ends bool) {
 	if h.most == 0 || until <= h.most {
 		h.deadline = until
-		return false, true
+		return false
 	}
-	if h.deadline >= h.most {
-		return true, false
-	}
-	h.deadline = max(h.most, c.gracedAt(h.deadline, h.leased))
-	return true, true
+	h.deadline = max(h.most, c.promised(h))
+	return true
 }
 
 // renewHold is LOCK.RENEW for a lock of type lock.
 func (c *Ctx) renewHold(l *lockCall, e *Entry) Reply {
 	lock, h := e.Lock(), *e.holder(l.owner)
 	if l.has(wordAtLeast) {
-		l.until = max(l.until, c.gracedAt(h.deadline, h.leased))
+		l.until = max(l.until, c.promised(&h))
 	}
-	ends, leased := c.prolong(&h, l.until)
-	if leased {
-		c.hold(c.DB, l.key, lock.mode, h, true)
-	}
+	ends := c.prolong(&h, l.until)
+	c.hold(c.DB, l.key, lock.mode, h, true)
 	c.eventOn(eventModule, "lock.renew")
 	return renewed(h.token <= lock.asked || ends)
 }

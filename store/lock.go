@@ -48,9 +48,10 @@ type holder struct {
 	holds    int64 // how often it holds the lock; 0: it has lapsed
 	deadline int64
 	delay    int64
-	most     int64  // the latest deadline that it may get (MAXHOLD); 0: no limit
+	most     int64  // the latest deadline that its owner may ask for (MAXHOLD); 0: no limit
 	token    uint64 // its own, which also tells it from a former holder of the same name
 	leased   uint64 // number of the write set that set the deadline
+	changed  uint64 // number of the last write set that changed the holder
 }
 
 // end returns the time at which the holder's place becomes free.
@@ -131,7 +132,7 @@ func (l *Lock) remove(h *holder) {
 // The two primitive writes of a lock. They return false and do nothing if the write is impossible, as it may be in a corrupt log.
 
 // setHolder makes an owner a holder of a lock, or changes what it holds. leased says that this write set has set the deadline. The fields
-// token and leased of h do not matter: a new holder gets a new token. An exclusive lock of another form becomes
+// token, leased and changed of h do not matter: a new holder gets a new token. An exclusive lock of another form becomes
 // a lock that its owner shares, and keeps its token.
 func setHolder(t target, db int, key string, mode lockMode, h holder, leased bool) bool {
 	e := t.mutable(db, key)
@@ -166,6 +167,7 @@ func setHolder(t target, db int, key string, mode lockMode, h holder, leased boo
 	if leased {
 		h.leased = e.leased
 	}
+	h.changed = e.changed
 	l.mode = mode
 	l.set(h)
 	if fresh {

@@ -26,6 +26,14 @@ func grantedMessage(key []byte, granted []Reply) string {
 	}{valid(key), granted[0].Int, granted[1].Int})
 }
 
+// TicketEnded returns the channel and the message that tell an owner that its ticket has ended with an error.
+func TicketEnded(db int, key, owner string, e Error) (channel, text string) {
+	return grantedChannel(db, owner), message(struct {
+		Key   string `json:"key"`
+		Error string `json:"error"`
+	}{valid([]byte(key)), valid([]byte(e))})
+}
+
 // revokedMessage is the message of LOCK.REVOKE.
 func revokedMessage(key, reason []byte, token uint64) string {
 	return message(struct {

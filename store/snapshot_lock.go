@@ -14,6 +14,7 @@ func (w *snapWriter) lock(l *Lock) {
 		}
 		w.int(h.token)
 		w.int(h.leased)
+		w.int(h.changed)
 		return true
 	})
 }
@@ -30,7 +31,7 @@ func (r *snapReader) lock(deadline int64) *Lock {
 		for _, n := range [...]*int64{&h.permits, &h.holds, &h.deadline, &h.delay, &h.most} {
 			*n = int64(r.Uvarint())
 		}
-		h.token, h.leased = r.Uvarint(), r.Uvarint()
+		h.token, h.leased, h.changed = r.Uvarint(), r.Uvarint(), r.Uvarint()
 		switch {
 		case r.Err != nil:
 		case !h.valid() || l.get(h.owner) != nil:
@@ -48,7 +49,7 @@ func (r *snapReader) lock(deadline int64) *Lock {
 // holders notes the numbers of a lock's holders.
 func (r *snapReader) holders(s *Store, l *Lock) {
 	l.byOwner.Scan(func(h *holder) bool {
-		s.leased, s.newest, r.token = max(s.leased, h.leased), max(s.newest, h.leased), max(r.token, h.token)
+		s.leased, s.newest, r.token = max(s.leased, h.leased), max(s.newest, h.leased, h.changed), max(r.token, h.token)
 		return true
 	})
 }

@@ -28,6 +28,8 @@ type Env struct {
 	Corrected func(seq uint64) uint64
 	// Queued, if not nil, reports whether clients wait for the lock at a key.
 	Queued func(db int, key []byte) bool
+	// GiveUp, if not nil, ends the tickets that an owner has for the lock at a key.
+	GiveUp func(db int, key, owner string)
 	// Waiting, if not nil, returns how many clients wait for the lock at a key; EachWaiter, if not nil, calls fn for each of them, in order,
 	// until fn returns false.
 	Waiting    func(db int, key string) int

@@ -152,11 +152,24 @@ func (t *Txn) lengthenHolder(k LeasedKey, e *Entry, seq uint64, ms int64) {
 		return
 	}
 	longer := *h
-	longer.deadline = addSaturating(h.deadline, ms)
-	if h.most != 0 {
-		longer.most = addSaturating(h.most, ms)
+	if h.full() {
+		longer.deadline = max(h.deadline, addSaturating(h.most, ms))
+	} else {
+		longer.deadline = addSaturating(h.deadline, ms)
 	}
 	t.hold(k.DB, stringBytes(k.Key), e.Lock().mode, longer, true)
+}
+
+// full reports whether the lease is as long as MAXHOLD allows. Then its owner has been told the time until then. A late reply makes the
+// deadline later, but the lateness of several replies does not add up: otherwise the lock would not end while they are late.
+func (h *holder) full() bool { return h.most != 0 && h.deadline >= h.most }
+
+// promised returns the time until which the owner may believe that it holds the lock.
+func (t *Txn) promised(h *holder) int64 {
+	if h.full() {
+		return max(h.deadline, t.gracedAt(h.most, h.leased))
+	}
+	return t.gracedAt(h.deadline, h.leased)
 }
 
 // renewHolder is Renew for the lease of one holder.
@@ -165,15 +178,15 @@ func (t *Txn) renewHolder(k LeasedKey, e *Entry, seq, token uint64, at int64) (u
 	if h == nil || h.token > max(seq, token) {
 		return 0, false
 	}
-	late := max(t.now.Lease-at, 0)
-	until = addSaturating(k.Deadline, late)
+	until = k.Deadline
+	if h.most != 0 {
+		until = min(until, h.most)
+	}
+	until = addSaturating(until, max(t.now.Lease-at, 0))
 	if h.deadline >= k.Deadline {
 		longer := *h
-		until = max(t.gracedAt(h.deadline, h.leased), until)
+		until = max(t.promised(h), until)
 		longer.deadline = until
-		if h.most != 0 {
-			longer.most = addSaturating(h.most, late)
-		}
 		t.hold(k.DB, stringBytes(k.Key), e.Lock().mode, longer, true)
 	}
 	return until, true
@@ -192,6 +205,14 @@ func (e *Entry) until() (at int64, leased uint64) {
 	if e.typ != TypeLock {
 		return e.deadline, e.leased
 	}
-	h := e.Lock().last()
-	return h.end(), h.leased
+	l := e.Lock()
+	last, looked := l.last(), 0
+	l.byNext.Descend(last, func(h *holder) bool { // if they are more, PTTL may be too short while the last of them has no delay
+		if h.end() > last.end() {
+			last = h
+		}
+		looked++
+		return looked < lookAtHolders
+	})
+	return last.end(), last.leased
 }

@@ -20,6 +20,7 @@ type Wait struct {
 	Timeout int64    // ms from the start of the command; 0 means no timeout
 	Owner   string   // the owner that waits for a lock; "" if Type is not TypeFree
 	Shared  bool     // it will share the lock
+	Ticket  bool     // its client has a ticket (QUEUE)
 }
 
 // WaitTimedOut is the reply to a command whose wait has timed out.
@@ -164,6 +165,22 @@ func (t *Txn) LockShared(db int, key []byte) (shared, many bool) {
 	}
 	n, limited := e.Lock().mode.limit()
 	return e.Lock().mode == lockShared, limited && n > 1
+}
+
+// LapsedOwners returns owners of the lock at a key that only keep their places: each may take the lock again. It returns none if the lock has
+// many holders.
+func (t *Txn) LapsedOwners(db int, key []byte) (owners []string) {
+	e := t.peek(db, bytesToString(key))
+	if e == nil || e.typ != TypeLock || e.Lock().Len() > lookAtHolders {
+		return nil
+	}
+	e.Lock().byOwner.Scan(func(h *holder) bool {
+		if !t.holding(h) {
+			owners = append(owners, h.owner)
+		}
+		return true
+	})
+	return owners
 }
 
 // HoldsLock reports whether an owner holds the lock of type lock at a key.
