@@ -113,3 +113,6 @@ func shownOwner(owner string) string {
 		return r
 	}, owner)
 }
+
+// errManyWaits is the reply to a LOCK.ACQUIRE of an owner that waits by mostWaits commands already.
+const errManyWaits store.Error = "ERR this owner waits for locks by 1000 commands already: give each owner a name of its own, or let some of them end"

@@ -216,6 +216,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			s.work.ran(r, s.node.cfg.Time.Monotonic())
 			q = without(q, i)
 			i, ahead = i-1, ahead-1
+			s.addAnswered(b) // it may have ended tickets
 			continue
 		}
 		if !r.held {

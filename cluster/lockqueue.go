@@ -40,8 +40,12 @@ func (s *sequencer) serveLock(txn *store.Txn, k waitKey, room *serving) {
 	}
 }
 
-// mostPassed is how many clients of a queue serveLock and queued look at.
-const mostPassed = 1000
+const (
+	// mostWaits is by how many commands one owner may wait for locks.
+	mostWaits = 1000
+	// mostPassed is how many clients of a queue serveLock and queued look at.
+	mostPassed = 2 * mostWaits
+)
 
 // giveUpTickets ends the tickets that an owner has for a lock. Their nodes hear that the lock was not granted.
 func (s *sequencer) giveUpTickets(db int, key, owner string) {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -555,5 +556,90 @@ func TestClientGoesOnAfterItsTicket(t *testing.T) {
 		if got := text(p.b.SubmitPart(c, p.call("SET x "+strings.Repeat("x", 200_000)), nil)); got != "OK" {
 			t.Error(got)
 		}
+	})
+}
+
+// A lease that MAXHOLD cuts has its whole time, although the entry that lengthens it is late, too, and although it is renewed then.
+func TestFullLeaseOfASlowDisk(t *testing.T) {
+	for _, delays := range [][]time.Duration{{600 * ms, 600 * ms, 600 * ms}, {100 * ms, 700 * ms}, {300 * ms, 45 * ms}} {
+		for _, again := range []string{"", "LOCK.RENEW lock me PX 1000 ATLEAST", "LOCK.RENEW lock me PX 1000", "LOCK.ACQUIRE lock me PX 1000 REENTRANT"} {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t)
+				left := delays
+				p.log.decides(0, func(raftfsm.Entry) verdict {
+					if len(left) > 0 {
+						time.Sleep(left[0])
+						left = left[1:]
+					}
+					return commit
+				})
+				got := p.doOn(p.b, "LOCK.ACQUIRE lock me PX 1000 MAXHOLD 1000")
+				if !strings.HasSuffix(got, " 1000 1]") {
+					t.Fatal(got)
+				}
+				left = nil
+				began := time.Now()
+				if again != "" {
+					p.do(again)
+				}
+				for time.Since(began) < 995*ms {
+					if you := p.do("LOCK.ACQUIRE lock you PX 60000"); you != "" {
+						t.Fatalf("delays %v, %q: another owner after %v", delays, again, time.Since(began))
+					}
+					time.Sleep(ms)
+				}
+			})
+		}
+	}
+}
+
+// A ticket that a request has ended is answered, although the request is put aside.
+func TestTicketEndedByARequestThatIsPutAside(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, badCommands...)
+		p.expect("OK", "FILL big 2")
+		p.do("LOCK.ACQUIRE k a PX 600000")
+		_, one := p.wait(p.b, "LOCK.ACQUIRE k b PX 60000 WAIT 5000 QUEUE")
+		goOn := make(chan struct{})
+		for range 60 {
+			go func() {
+				c := p.NewClient(heavyHost)
+				p.ask(c, false, p.call("GET big"))
+				<-goOn
+				c.Encoded()
+			}()
+		}
+		time.Sleep(20 * ms)
+		synctest.Wait()
+		c := p.NewClient(heavyHost)
+		go func() {
+			p.SubmitPart(c, p.call("LOCK.RELEASE k b", "GET big"), nil)
+			c.Encoded()
+		}()
+		time.Sleep(50 * ms)
+		close(goOn)
+		time.Sleep(13 * time.Second)
+		synctest.Wait()
+		select {
+		case <-one:
+		default:
+			t.Error("never answered")
+		}
+	})
+}
+
+// One owner waits by a bounded number of commands, so those that wait in vain keep nobody out.
+func TestManyWaitsOfOneOwner(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.do("LOCK.ACQUIRE k x PX 600000")
+		for range 1002 {
+			p.block(p.Node, "LOCK.ACQUIRE k a PX 60000 WAIT 500000 SHARED QUEUE")
+		}
+		_, more := p.block(p.Node, "LOCK.ACQUIRE k a PX 60000 WAIT 500000 SHARED")
+		p.got(more, "-ERR")
+		_, b := p.wait(p.b, "LOCK.ACQUIRE k b PX 60000 WAIT 500000 SHARED")
+		p.do("LOCK.RELEASE k x")
+		p.grantedLock(b)
 	})
 }

@@ -63,6 +63,10 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		r.replies = append(r.replies, reply)
 		return true
 	}
+	if wait.Owner != "" && len(ws.owners[wait.Owner]) >= mostWaits {
+		r.replies = append(r.replies, store.Err(errManyWaits))
+		return true
+	}
 	if why := s.deadlock(txn, r.calls[0].User, wait); why != "" {
 		r.replies = append(r.replies, store.Err(why))
 		return true

@@ -109,7 +109,7 @@ func (f *fakeBackend) take(b *cluster.Blocked) bool {
 // giveUp is Env.GiveUp. The caller holds mu.
 func (f *fakeBackend) giveUp(db int, key, owner string) {
 	f.waiting = slices.DeleteFunc(f.waiting, func(b *cluster.Blocked) bool {
-		gives := b.Call.DB == db && string(b.Call.Args[1]) == key && string(b.Call.Args[2]) == owner && store.TakesTicket(b.Call.Cmd, b.Call.Args)
+		gives := !f.forgets.Load() && b.Call.DB == db && string(b.Call.Args[1]) == key && string(b.Call.Args[2]) == owner && store.TakesTicket(b.Call.Cmd, b.Call.Args)
 		if gives {
 			b.Done(store.WaitTimedOut)
 		}

@@ -45,6 +45,7 @@ type fakeBackend struct {
 	snapshots atomic.Int32
 	noDisk    atomic.Bool                       // if true, Snapshot fails
 	waiting   []*cluster.Blocked                // guarded by mu
+	forgets   atomic.Bool                       // the leader knows no tickets
 	waited    map[*cluster.Blocked]bool         // those that have begun to wait; guarded by mu
 	unread    map[*cluster.Blocked]*store.Reply // the commands that lookLater keeps, each with the reply that Unblock gave it
 	turns     atomic.Int32

@@ -59,8 +59,12 @@ func (s *session) noteLock(cmd *store.Command, args [][]byte, db int, r store.Re
 			s.srv.locks.add(s, lockName{db, string(args[1]), string(args[2])}, r.Elems[0].Int, px)
 		}
 	case s.srv.releaseCmd:
+		name := lockName{db, string(args[1]), string(args[2])}
 		if r.Kind == store.Integer {
-			s.srv.locks.released(s, lockName{db, string(args[1]), string(args[2])}, r.Int)
+			s.srv.locks.released(s, name, r.Int)
+		}
+		if !r.IsError() && len(args) == 3 {
+			s.srv.tickets.giveUp(s, name)
 		}
 	}
 }

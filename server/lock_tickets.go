@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -10,15 +11,23 @@ import (
 )
 
 // Tickets (LOCK.ACQUIRE … QUEUE). The connection of a client that has to wait is not busy: the client gets a ticket at once, and stands in the
-// queue as if it waited. When it gets the lock, the entry that grants the lock has a message for it. LOCK.RELEASE ends an owner's tickets on
-// the leader, in its order with the grants. The end of the connection ends the others.
+// queue as if it waited. When it gets the lock, the entry that grants the lock has a message for it.
+//
+// LOCK.RELEASE ends an owner's tickets on the leader, in its order with the grants. The leader may not know a ticket, while it changes or a
+// link is broken: so the client's node ends those of the same connection, too, and releases the lock if one is granted nevertheless. The end
+// of the connection ends all its tickets.
 
 // lockTicket is a ticket of a session.
 type lockTicket struct {
 	s     *session
 	b     *cluster.Blocked
+	name  lockName
 	bytes int64
-	over  bool // it has ended; lockTickets.mu guards it
+
+	// lockTickets.mu guards the fields below.
+	over  bool        // it has ended
+	given bool        // its owner has given it up
+	err   store.Error // it has ended with this error before its session knew of it
 }
 
 const (
@@ -50,7 +59,7 @@ func (s *session) ticket(b *cluster.Blocked, size int64) {
 	b.Caller = func() (string, uint64) { // the session may log in as another user
 		return s.callerAs(account, authed, s.srv.hub.accounts.version.Load())
 	}
-	t := &lockTicket{s: s, b: b, bytes: ticketCost + size}
+	t := &lockTicket{s: s, b: b, name: lockName{b.Call.DB, string(args[1]), string(args[2])}, bytes: ticketCost + size}
 	done := b.Done
 	var answered atomic.Bool
 	b.Waits = func() {
@@ -64,9 +73,40 @@ func (s *session) ticket(b *cluster.Blocked, size int64) {
 			done(r)
 			return
 		}
-		if s.srv.tickets.drop(t) && r.IsError() {
-			go t.failed(store.Error(r.Str))
+		s.srv.tickets.ended(t, r)
+	}
+}
+
+// ended handles the end of a ticket, by the reply to its command.
+func (l *lockTickets) ended(t *lockTicket, r store.Reply) {
+	known, given := l.drop(t, r)
+	switch {
+	case r.IsError() && known:
+		go t.failed(store.Error(r.Str))
+	case r.Kind == store.Array && given: // it has become a lock that its owner does not want any more
+		user, users := t.b.Caller()
+		release := cluster.Call{Cmd: t.s.srv.releaseCmd, DB: t.name.db, RESP: 2, User: user, Users: users, Args: [][]byte{
+			[]byte("LOCK.RELEASE"), t.b.Call.Args[1], t.b.Call.Args[2], []byte("TOKEN"), strconv.AppendInt(nil, r.Elems[0].Int, 10)}}
+		go t.s.srv.backend.Submit([]cluster.Call{release}, nil)
+	}
+}
+
+// giveUp ends the tickets of a session for a lock and an owner.
+func (l *lockTickets) giveUp(s *session, name lockName) {
+	if s.tickets.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	var list []*lockTicket
+	for t := range l.of[s] {
+		if t.name == name {
+			t.given = true
+			list = append(list, t)
 		}
+	}
+	l.mu.Unlock()
+	for _, t := range list {
+		s.srv.backend.Unblock(t.b, store.WaitTimedOut, nil)
 	}
 }
 
@@ -83,6 +123,8 @@ func (l *lockTickets) add(t *lockTicket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case t.over && t.err != "":
+		go t.failed(t.err)
 	case t.over:
 	case t.s.ticketless:
 		t.over = true
@@ -100,21 +142,23 @@ func (l *lockTickets) add(t *lockTicket) {
 	}
 }
 
-// drop forgets a ticket that has ended, and reports whether it had not been forgotten yet.
-func (l *lockTickets) drop(t *lockTicket) bool {
+// drop forgets a ticket that has ended with a reply. known means that its session has it, and given that its owner has given it up.
+func (l *lockTickets) drop(t *lockTicket, r store.Reply) (known, given bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.of[t.s]
-	_, there := list[t]
-	t.over = true
-	if there {
+	_, known = list[t]
+	if t.over = true; r.IsError() && !known {
+		t.err = store.Error(r.Str)
+	}
+	if known {
 		t.s.tickets.Add(-1)
 		t.s.holds(-t.bytes)
 		if delete(list, t); len(list) == 0 {
 			delete(l.of, t.s)
 		}
 	}
-	return there
+	return known, t.given
 }
 
 // end ends the tickets of a session that has ended.

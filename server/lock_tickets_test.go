@@ -175,3 +175,21 @@ func TestTicketKeepsItsUser(t *testing.T) {
 		t.Errorf("the ticket is that of %q, and was that of %q", after, before)
 	}
 }
+
+// TestTicketThatTheLeaderDoesNotKnow: a release by the connection of a ticket ends it, although the leader does not know it at the moment. If
+// it is granted nevertheless, the node releases the lock.
+func TestTicketThatTheLeaderDoesNotKnow(t *testing.T) {
+	ts, c, _ := ticketServer(t, 0)
+	ts.fake.forgets.Store(true)
+	c.do("LOCK.RELEASE k b", "$-1\r\n")
+	until(t, "the end of the ticket", func() bool { return ts.ticketCount() == 0 && ts.fake.blockedClients() == 0 })
+	c.do("LOCK.ACQUIRE k b PX 60000 WAIT 50000 QUEUE", "*3\r\n:0\r\n:50000\r\n:0\r\n")
+	ts.fake.mu.Lock()
+	b := ts.fake.waiting[len(ts.fake.waiting)-1]
+	ts.fake.waiting = nil // it is being served
+	ts.fake.mu.Unlock()
+	c.do("LOCK.RELEASE k b", "$-1\r\n")
+	ts.elsewhere("DEL k")
+	b.Done(ts.elsewhere("LOCK.ACQUIRE k b PX 60000"))
+	until(t, "the release of the lock", func() bool { return ts.elsewhere("EXISTS k").Int == 0 })
+}

@@ -1,5 +1,7 @@
 package store
 
+import "strings"
+
 // cmdLockForce replies how many owners have lost the lock.
 func cmdLockForce(c *Ctx) Reply {
 	if !equalFold(c.Args[2], "reason") {
@@ -45,8 +47,13 @@ func cmdLockForce(c *Ctx) Reply {
 		}
 		return true
 	})
-	if len(ended) == 0 && (owner != nil || token != nil) {
-		return Zero
+	if owner != nil || token != nil {
+		if len(ended) == 0 {
+			return Zero
+		}
+		if l := e.Lock(); l != nil {
+			others = l.Len() > len(ended) // some may only keep their places
+		}
 	}
 	c.end(e, kind, ended, others)
 	c.Publish(Channel, eventChannel(c.DB, "forced"), forcedMessage(c.Args[1], c.Args[3], kind, c.Caller, ended))
@@ -55,12 +62,11 @@ func cmdLockForce(c *Ctx) Reply {
 
 // end takes a lock from owners; others says that it has others, which keep it.
 func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
-	key := c.Args[1]
-	name := e.key
+	key, name, reads := c.Args[1], e.key, 0
 	for _, h := range ended {
 		c.work(keySteps)
 		if kind == kindReadWrite {
-			c.endReads(name, h)
+			c.endReads(name, h, &reads)
 		}
 		switch {
 		case !others:
@@ -68,6 +74,9 @@ func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
 			c.drop(c.DB, key, h.owner)
 		case e.typ == TypeHash:
 			c.HashDelete(c.DB, key, h.owner)
+			if kind == kindReadWrite && strings.HasSuffix(h.owner, writeSuffix) {
+				c.HashSet(c.DB, key, "mode", "read") // the writer that has read, too, reads on
+			}
 		}
 	}
 	if !others {
@@ -82,16 +91,24 @@ func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
 			c.Publish(Channel, unlockChannel(name)+":"+q.At(0), "0")
 		}
 	case kindReadWrite:
-		c.Publish(Channel, "redisson_rwlock:"+braced(name), "0")
+		c.Publish(Channel, "redisson_rwlock:"+braced(name), "1") // this message wakes all that wait, and 0 only one
 	}
 }
 
-// endReads deletes the keys that keep the times of a reader's holds.
-func (c *Ctx) endReads(name string, h lockHolder) {
-	for i := int64(1); i <= min(h.holds, mostShown); i++ {
+// mostReads is how many keys of readers one command looks at.
+const mostReads = 1000
+
+// endReads deletes the keys that keep the times of a reader's holds, as far as the user may delete them.
+func (c *Ctx) endReads(name string, h lockHolder, looked *int) {
+	del := c.Cmd.table.Lookup(delCommand)
+	for i := int64(1); i <= h.holds && *looked < mostReads && redissonOwner(h.owner); i++ {
+		*looked++
 		c.work(keySteps)
-		if k := stringBytes(readKey(name, h.owner, i)); c.LookupWrite(c.DB, k) != nil {
+		k := stringBytes(readKey(name, h.owner, i))
+		if c.LookupWrite(c.DB, k) != nil && c.mayRun(del, delCommand, k) {
 			c.Delete(c.DB, k)
 		}
 	}
 }
+
+var delCommand = []byte("del")

@@ -44,7 +44,7 @@ func (c *Ctx) queued(key []byte) bool {
 
 // join makes the owner a holder.
 func (c *Ctx) join(l *lockCall) Reply {
-	c.hold(c.DB, l.key, l.mode, holder{owner: l.owner, permits: l.permits, holds: 1, deadline: l.until, delay: l.delay, most: l.most}, true)
+	c.hold(c.DB, l.key, l.mode, holder{owner: l.owner, permits: l.permits, holds: 1, deadline: l.until, told: l.until, delay: l.delay, most: l.most}, true)
 	c.eventOn(eventModule, "lock.acquire")
 	return c.grantedLock(l, 1)
 }
@@ -122,10 +122,10 @@ func (c *Ctx) share(l *lockCall, e *Entry) (reply Reply, granted bool) {
 // prolong lets the lease of a holder end at a time, unless MAXHOLD ends it before; ends reports that it does.
 func (c *Ctx) prolong(h *holder, until int64) (ends bool) {
 	if h.most == 0 || until <= h.most {
-		h.deadline = until
+		h.deadline, h.told = until, until
 		return false
 	}
-	h.deadline = max(h.most, c.promised(h))
+	h.deadline, h.told = max(h.most, c.promised(h)), h.most
 	return true
 }
 
@@ -151,6 +151,7 @@ func (c *Ctx) releaseHold(e *Entry, h *holder, n int64, lapses bool) Reply {
 	}
 	if lapses && h.delay > 0 {
 		left.deadline = min(h.deadline, c.now.Lease)
+		left.told = left.deadline
 		c.lapseHolder(c.DB, key, e.Lock().mode, left, true)
 	} else {
 		c.drop(c.DB, key, h.owner)

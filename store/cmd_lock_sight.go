@@ -104,11 +104,19 @@ func (c *Ctx) waitersOf(e *Entry, kind string) (n int64) {
 	if c.env.Waiting != nil {
 		n = int64(c.env.Waiting(c.DB, e.key))
 	}
-	if kind == kindFairLock {
+	if kind == kindFairLock && c.readsQueue(e.key) {
 		n += int64(c.fairQueue(c.DB, e.key).Len())
 	}
 	return n
 }
+
+// readsQueue reports whether the user may read the queue of Redisson's fair lock, which is a key of its own.
+func (c *Ctx) readsQueue(key string) bool {
+	cmd := c.Cmd.table.Lookup(llenCommand)
+	return c.mayRun(cmd, llenCommand, stringBytes(queueKey(key)))
+}
+
+var llenCommand = []byte("llen")
 
 func cmdLockWaiters(c *Ctx) Reply {
 	list := []Reply{}
@@ -120,7 +128,7 @@ func cmdLockWaiters(c *Ctx) Reply {
 	if c.env.EachWaiter != nil {
 		c.env.EachWaiter(c.DB, bytesToString(c.Args[1]), func(w Waiter) bool { return show("server", w.Owner, w.User, w.Age, w.Shared) })
 	}
-	if e, kind := c.lockAt(c.Args[1]); kind == kindFairLock {
+	if e, kind := c.lockAt(c.Args[1]); kind == kindFairLock && c.readsQueue(e.key) {
 		c.fairQueue(c.DB, e.key).Each(0, func(owner string) bool { return show("redisson", owner, "", -1, false) })
 	}
 	return List(list...)

@@ -47,6 +47,7 @@ type holder struct {
 	permits  int64
 	holds    int64 // how often it holds the lock; 0: it has lapsed
 	deadline int64
+	told     int64 // the time until which its owner holds the lock by the last reply: the deadline, or an earlier time if MAXHOLD cuts the lease
 	delay    int64
 	most     int64  // the latest deadline that its owner may ask for (MAXHOLD); 0: no limit
 	token    uint64 // its own, which also tells it from a former holder of the same name
@@ -258,7 +259,7 @@ func applyLock(t target, o op, d *decoder, db int) {
 func (d *decoder) holder() (mode lockMode, h holder, leased bool) {
 	h.owner = d.Str()
 	mode = lockMode(d.int())
-	h.permits, h.holds, h.deadline, h.delay, h.most = d.int(), d.int(), d.int(), d.int(), d.int()
+	h.permits, h.holds, h.deadline, h.told, h.delay, h.most = d.int(), d.int(), d.int(), d.int(), d.int(), d.int()
 	n := d.int()
 	d.Bad = d.Bad || !mode.valid() || n > 1 || !h.valid()
 	return mode, h, n == 1
@@ -266,13 +267,13 @@ func (d *decoder) holder() (mode lockMode, h holder, leased bool) {
 
 // valid reports whether the numbers of a holder from the log or a snapshot are those of a holder.
 func (h *holder) valid() bool {
-	return h.permits >= 1 && h.permits <= maxPermits && h.holds >= 0 && h.holds <= maxHolds && h.deadline > 0 && h.delay >= 0 && h.most >= 0
+	return h.permits >= 1 && h.permits <= maxPermits && h.holds >= 0 && h.holds <= maxHolds && h.deadline > 0 && h.told > 0 && h.delay >= 0 && h.most >= 0
 }
 
 func (w *WriteSet) hold(key string, mode lockMode, h *holder, leased bool) {
 	w.str(key)
 	w.str(h.owner)
-	for _, n := range [...]int64{int64(mode), h.permits, h.holds, h.deadline, h.delay, h.most, Flag(leased).Int} {
+	for _, n := range [...]int64{int64(mode), h.permits, h.holds, h.deadline, h.told, h.delay, h.most, Flag(leased).Int} {
 		w.int(n)
 	}
 }

@@ -54,6 +54,9 @@ func (t *Txn) lockKind(db int, e *Entry) string {
 	return ""
 }
 
+// writeSuffix ends the name of the owner that holds Redisson's read-write lock as a writer.
+const writeSuffix = ":write"
+
 // lookAtFields is how many fields of a hash hashKind looks at.
 const lookAtFields = 64
 
@@ -64,7 +67,7 @@ func (t *Txn) hashKind(db int, e *Entry) string {
 	looked, owners := 0, true
 	e.Fields().Each(func(f Field) bool {
 		looked++
-		owners = readWrite && f.Name == "mode" || redissonOwner(strings.TrimSuffix(f.Name, ":write")) && isCount(f.Value)
+		owners = readWrite && f.Name == "mode" || redissonOwner(strings.TrimSuffix(f.Name, writeSuffix)) && isCount(f.Value)
 		return owners && looked < lookAtFields
 	})
 	switch {

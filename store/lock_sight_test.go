@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -117,6 +118,34 @@ func TestLockList(t *testing.T) {
 	}
 }
 
+// TestLockForceStaysWithTheLock: LOCK.FORCE of one owner leaves the places of the others, the mode of a writer that has read, too, and keys
+// that only look like those of the lock; nobody sees the queue of a fair lock without the right to read it.
+func TestLockForceStaysWithTheLock(t *testing.T) {
+	d := newTokenDB(t)
+	d.script(`
+		LOCK.ACQUIRE k a PX 1000 LIMIT 2 => [:1700000000000001 :1000 :1]
+		LOCK.ACQUIRE k b PX 1000 LIMIT 2 DELAY 60000 => [:1700000000000002 :1000 :1]
+		LOCK.RELEASE k b LAPSE => :0
+		LOCK.FORCE k REASON x OWNER a => :1
+		LOCK.ACQUIRE k c PX 1000 LIMIT 2 PERMITS 2 => nil-array
+		LOCK.FORCE k REASON x => :0
+		LOCK.ACQUIRE k c PX 1000 LIMIT 2 PERMITS 2 => [:1700000000000003 :1000 :1]
+		HSET w mode write ` + redissonA + `:write 1 ` + redissonA + ` 1 => :3
+		LOCK.FORCE w REASON x OWNER ` + redissonA + `:write => :1
+		HGET w mode => "read"`)
+	args := []string{"HSET", "r", "mode", "read"}
+	for i := range 80 {
+		args = append(args, fmt.Sprintf("%s%d", redissonA, i), "1")
+	}
+	d.do(args...)
+	d.do("HSET", "r", "secret:key", "5")
+	d.do("SET", "{r}:secret:key:rwlock_timeout:3", "v")
+	d.do("LOCK.FORCE", "r", "REASON", "x")
+	if d.do("EXISTS", "{r}:secret:key:rwlock_timeout:3") != ":1" {
+		t.Error("a key of somebody else is deleted")
+	}
+}
+
 // TestLockForce: LOCK.FORCE ends a lock of any kind, or the hold of one owner, and publishes what that kind's clients wait for.
 func TestLockForce(t *testing.T) {
 	for _, test := range []struct{ made, call, want, left, message string }{
@@ -127,8 +156,8 @@ func TestLockForce(t *testing.T) {
 		{"HSET k " + redissonA + " 2", "", ":1", "nil", "redisson_lock__channel:{k} 0"},
 		{"LOCK.ACQUIRE k a PX 100 REENTRANT", "", ":1", "nil", "redisson_lock__channel:{k} 0"},
 		{"HSET k " + redissonA + " 1; RPUSH redisson_lock_queue:{k} " + redissonB, "", ":1", "nil", "redisson_lock__channel:{k}:" + redissonB + " 0"},
-		{"HSET k mode read " + redissonA + " 2 " + redissonB + " 1; SET {k}:" + redissonA + ":rwlock_timeout:2 1", " OWNER " + redissonA, ":1", redissonB, "redisson_rwlock:{k} 0"},
-		{"HSET {k} mode write " + redissonA + ":write 1", "", ":1", "nil", "redisson_rwlock:{k} 0"},
+		{"HSET k mode read " + redissonA + " 2 " + redissonB + " 1; SET {k}:" + redissonA + ":rwlock_timeout:2 1", " OWNER " + redissonA, ":1", redissonB, "redisson_rwlock:{k} 1"},
+		{"HSET {k} mode write " + redissonA + ":write 1", "", ":1", "nil", "redisson_rwlock:{k} 1"},
 		{"LOCK.ACQUIRE k a PX 100 SHARED; LOCK.ACQUIRE k b PX 100 SHARED", " OWNER a", ":1", `"owner" "b"`, ""},
 		{"LOCK.ACQUIRE k a PX 100 SHARED; LOCK.ACQUIRE k b PX 100 SHARED", "", ":2", "nil", ""},
 		{"SET k a", "", "-" + string(ErrNoLock), "nil", ""},

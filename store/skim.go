@@ -18,7 +18,7 @@ var fieldsOf = map[byte]string{
 	recList:      keyHead + "ns",
 	recSet:       keyHead + "ins",
 	recSortedSet: keyHead + "insi",
-	recLock:      keyHead + "iinsiiiiiiii",
+	recLock:      keyHead + "iinsiiiiiiiii",
 	recMarks:     "i",
 	recScript:    "ssii",
 	recSwapped:   "ii",

@@ -53,8 +53,8 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'K'  | key head, int mode, int asked, int n, n times (str owner,   |
-//	|      | int permits, int holds, int deadline, int delay, int most,  |
-//	|      | int token, int leased, int changed): a lock                 |
+//	|      | int permits, int holds, int deadline, int told, int delay,  |
+//	|      | int most, int token, int leased, int changed): a lock       |
 //	| 'A'  | int marks: those of the key before (formMarks)              |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |

@@ -9,7 +9,7 @@ func (w *snapWriter) lock(l *Lock) {
 	w.int(uint64(l.Len()))
 	l.byOwner.Scan(func(h *holder) bool {
 		w.str(h.owner)
-		for _, n := range [...]int64{h.permits, h.holds, h.deadline, h.delay, h.most} {
+		for _, n := range [...]int64{h.permits, h.holds, h.deadline, h.told, h.delay, h.most} {
 			w.int(uint64(n))
 		}
 		w.int(h.token)
@@ -28,7 +28,7 @@ func (r *snapReader) lock(deadline int64) *Lock {
 	l.asked = r.Uvarint()
 	r.each(func() {
 		h := holder{owner: r.Str()}
-		for _, n := range [...]*int64{&h.permits, &h.holds, &h.deadline, &h.delay, &h.most} {
+		for _, n := range [...]*int64{&h.permits, &h.holds, &h.deadline, &h.told, &h.delay, &h.most} {
 			*n = int64(r.Uvarint())
 		}
 		h.token, h.leased, h.changed = r.Uvarint(), r.Uvarint(), r.Uvarint()

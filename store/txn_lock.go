@@ -152,25 +152,16 @@ func (t *Txn) lengthenHolder(k LeasedKey, e *Entry, seq uint64, ms int64) {
 		return
 	}
 	longer := *h
-	if h.full() {
-		longer.deadline = max(h.deadline, addSaturating(h.most, ms))
-	} else {
-		longer.deadline = addSaturating(h.deadline, ms)
-	}
+	longer.told = addSaturating(h.told, ms)
+	longer.deadline = max(h.deadline, longer.told)
 	t.hold(k.DB, stringBytes(k.Key), e.Lock().mode, longer, true)
 }
 
-// full reports whether the lease is as long as MAXHOLD allows. Then its owner has been told the time until then. A late reply makes the
-// deadline later, but the lateness of several replies does not add up: otherwise the lock would not end while they are late.
-func (h *holder) full() bool { return h.most != 0 && h.deadline >= h.most }
-
 // promised returns the time until which the owner may believe that it holds the lock.
-func (t *Txn) promised(h *holder) int64 {
-	if h.full() {
-		return max(h.deadline, t.gracedAt(h.most, h.leased))
-	}
-	return t.gracedAt(h.deadline, h.leased)
-}
+//
+// MAXHOLD does not move: a renewal that it cuts short tells the owner the time until then. A late reply makes the deadline later, but the
+// lateness of several replies does not add up: otherwise the lock would not end while they are late.
+func (t *Txn) promised(h *holder) int64 { return max(h.deadline, t.gracedAt(h.told, h.leased)) }
 
 // renewHolder is Renew for the lease of one holder.
 func (t *Txn) renewHolder(k LeasedKey, e *Entry, seq, token uint64, at int64) (until int64, alive bool) {
@@ -185,6 +176,7 @@ func (t *Txn) renewHolder(k LeasedKey, e *Entry, seq, token uint64, at int64) (u
 	until = addSaturating(until, max(t.now.Lease-at, 0))
 	if h.deadline >= k.Deadline {
 		longer := *h
+		longer.told = until
 		until = max(t.promised(h), until)
 		longer.deadline = until
 		t.hold(k.DB, stringBytes(k.Key), e.Lock().mode, longer, true)

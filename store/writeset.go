@@ -75,8 +75,8 @@ type op byte
 //	| 35 | int token: the next tokens are larger, and from now on each |
 //	|    | is given once (see tokens.go); since version 2 of an entry  |
 //	| 36 | str key, str owner, int mode, int permits, int holds, int   |
-//	|    | deadline, int delay, int most, int leased: an owner holds a |
-//	|    | lock (see setHolder); since version 2 of an entry           |
+//	|    | deadline, int told, int delay, int most, int leased: an     |
+//	|    | owner holds a lock (see setHolder); since version 2         |
 //	| 37 | str key, str owner: remove a holder of a lock; since        |
 //	|    | version 2 of an entry                                       |
 //	| 38 | str key, int token: the owner of a lock has been asked to   |

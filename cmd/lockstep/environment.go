@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"lockstep/cmd/lockstep/internal/lock"
 )
 
 const envPrefix = "LOCKSTEP_"
@@ -58,8 +56,7 @@ func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 // unknownVariables returns an error for variables that have this program's prefix, but are known to no command: the names are probably
 // mistyped.
 func unknownVariables(environ []string) (faults error) {
-	// A command under `lockstep lock` may be lockstep, too.
-	known := []string{peerSecretEnv, lock.EnvName, lock.EnvOwner, lock.EnvToken}
+	known := []string{peerSecretEnv}
 	for _, group := range flagGroups() {
 		group.flags.VisitAll(func(f *flag.Flag) { known = append(known, envName(f.Name)) })
 	}
