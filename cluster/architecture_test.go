@@ -195,6 +195,8 @@ func TestDesignNamesEveryFile(t *testing.T) {
 // rooms lists packages, and what each of them imports of this repository. Go's own rule decides who may import the packages below
 // an internal/.
 var rooms = map[string][]string{
+	"cmd/lockstep/internal/lock": {"server/respclient"},
+
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},
 	"cluster/internal/datadir":  {"cluster/brake", "cluster/internal/roster", "raftfsm"},
