@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"lockstep/cmd/lockstep/internal/lock"
 )
 
 const envPrefix = "LOCKSTEP_"
@@ -56,7 +58,8 @@ func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 // unknownVariables returns an error for variables that have this program's prefix, but are known to no command: the names are probably
 // mistyped.
 func unknownVariables(environ []string) (faults error) {
-	known := []string{peerSecretEnv}
+	// A command under `lockstep lock` may be lockstep, too.
+	known := []string{peerSecretEnv, lock.EnvName, lock.EnvOwner, lock.EnvToken}
 	for _, group := range flagGroups() {
 		group.flags.VisitAll(func(f *flag.Flag) { known = append(known, envName(f.Name)) })
 	}

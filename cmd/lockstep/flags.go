@@ -246,6 +246,9 @@ granted survives the death of any minority of its nodes.
   lockstep remove       take a member out, dead or alive: remove ID
   lockstep transfer     hand leadership to another node: transfer [ID]
   lockstep snapshot     write a snapshot now
+  lockstep lock NAME -- COMMAND ...
+                        run COMMAND while holding the lock NAME of a node or
+                        of a Redis, as flock does; see lock --help
   lockstep health       ask the node on this machine whether it is ready; a
                         container's health check
   lockstep backup FILE  save the state of a running node; --verify: read FILE
@@ -280,7 +283,7 @@ LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 		fmt.Fprintf(&b, "\nFlags of %s:\n", group.of)
 		writeFlags(&b, group.flags)
 	}
-	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
+	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage; see lock --help for those of lock.\n")
 	return b.String()
 }
 
@@ -301,8 +304,9 @@ func flagGroups() []flagGroup {
 	}
 	return []flagGroup{
 		group("serve", new(options).define),
-		group("status, members, add, remove, transfer, snapshot and backup", new(adminOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup and lock", new(adminOptions).define),
 		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
+		group("lock, besides", new(lockOptions).define),
 		group("health", new(healthOptions).define),
 		group("restore", func(fs *flag.FlagSet) {
 			cfg := cluster.Default()
@@ -316,7 +320,7 @@ func writeFlags(b *bytes.Buffer, fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		arg, usage := flag.UnquoteUsage(f)
 		fmt.Fprintf(b, "  --%s\n", strings.TrimSpace(f.Name+" "+arg))
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" { // the usage itself says what 0 stands for
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" { // the usage itself says what 0 stands for
 			usage += " (default " + f.DefValue + ")"
 		}
 		fmt.Fprintf(b, "        %s\n", usage)

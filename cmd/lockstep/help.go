@@ -55,5 +55,8 @@ func helpOf(command string) string {
 	if command == "bench" {
 		b.WriteString("\nIt starts " + benchProgram + ", which has to stand beside lockstep or in PATH. Its flags: lockstep bench --help\n")
 	}
+	if command == "lock" {
+		b.WriteString(lockHelp)
+	}
 	return b.String()
 }

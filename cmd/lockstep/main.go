@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+
+	"lockstep/cmd/lockstep/internal/lock"
 )
 
 // version is the last release; "+dev" means that the program is newer.
@@ -42,6 +44,8 @@ const (
 	exitUsage   = 2
 )
 
+// `lockstep lock` has codes of its own (package lock), because its command has all of these.
+
 // usageError is a mistake in the command line.
 type usageError struct{ err error }
 
@@ -70,9 +74,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	err := dispatch(name, args, stdout, lines)
 	var usage usageError
+	var exit lock.ExitError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
+	case errors.As(err, &exit):
+		if exit.Err != nil {
+			lines.last(fmt.Sprintf("lockstep: %s\n", visible(err.Error())))
+		}
+		return exit.Code
 	case errors.As(err, &usage):
 		lines.last(fmt.Sprintf("lockstep: %s\nSee `lockstep help`.\n", visible(err.Error())))
 		return exitUsage
@@ -101,6 +111,12 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 		return secret(args, stdout)
 	case "bench":
 		return benchmark(args)
+	case "lock":
+		return runLocked(args, stdout, lines)
+	case lock.GateCommand:
+		return lock.Gate(args)
+	case lock.GuardCommand:
+		return lock.Guard(os.Stdin, os.Stdout)
 	case "version":
 		if len(args) > 0 {
 			return usageError{fmt.Errorf("version: unexpected argument %q", args[0])}
@@ -110,6 +126,6 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case "help":
 		return help(args, stdout)
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, lock, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
 	}
 }
