@@ -10,7 +10,7 @@ FUZZTIME ?= 15000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check lint race seeds fuzz conformance redis-suite compatibility kills chaos hostile growth differential image compose bench microbench performance lockloss broken rotations licenses vulnerabilities clean
+.PHONY: build simulation mutations test check lint race seeds fuzz conformance redis-suite compatibility kills chaos hostile growth differential image compose bench microbench performance lockloss broken rotations hosts licenses vulnerabilities clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -137,6 +137,13 @@ compose:
 ROTATIONS ?= 50
 rotations:
 	LOCKSTEP_ROTATIONS=$(ROTATIONS) $(GO) test -count=1 -timeout 1h -v -run 'FromPlainToTLS|CertificatesUnderLoad' ./cmd/lockstep
+
+# So many rounds in which two hosts run one job under `lockstep lock` at the same time, each host and
+# each node in a network of its own, while links, nodes and processes fail. Needs root; make
+# test plays some rounds without networks.
+HOSTS ?= 1000
+hosts:
+	LOCKSTEP_HOSTS=$(HOSTS) $(GO) test -count=1 -timeout 0 -v -run '^TestHostsInTwoNetworks$$' ./cmd/lockstep
 
 # Every program that is broken on purpose must fail the test that is named for it;
 # make test runs two of them, and checks that all mutations still fit the program.
