@@ -121,6 +121,11 @@ func (l *locked) pid(name string) (pid int) {
 		pid, err = strconv.Atoi(number)
 		return found && whole && err == nil
 	})
+	l.t.Cleanup(func() {
+		if l.t.Failed() && alive(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // what a broken program has left behind would run for ever
+		}
+	})
 	return pid
 }
 
