@@ -54,8 +54,7 @@ type Blocked struct {
 	Done func(store.Reply)
 	// Caller returns the present values of Call.User and Call.Users at each sending. It must not block. nil: they stay the same.
 	Caller func() (user string, users uint64)
-	// Waits is called once, before or after Done, when a leader has given the command a place in a queue; it must not block. nil: nobody
-	// wants to know.
+	// Waits, if not nil, is called once, before or after Done, when the command has got a place in a queue. It must not block.
 	Waits func()
 
 	// blockRegistry.mu guards the fields below.
@@ -412,9 +411,8 @@ func (k *blockRegistry) sendThere(b *Blocked, c *Call, l *forward.Link, attempt 
 // waiting is called when a leader has found no element for b, and has given b a place in the queue.
 func (k *blockRegistry) waiting(b *Blocked, attempt int, place uint64) {
 	k.mu.Lock()
-	first := false
+	first := b.attempt == attempt && !b.waits && b.Waits != nil
 	if b.attempt == attempt {
-		first = !b.waits && b.Waits != nil
 		b.waits, b.place = true, place
 		b.passOn()
 	}

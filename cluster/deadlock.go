@@ -79,18 +79,18 @@ func (x *search) lock(by *waitsFor, k waitKey, wait *store.Wait, q *waitQueue, p
 	if p == nil && x.txn.HoldsLock(k.db, []byte(k.key), x.wait.Owner) {
 		return x.found(by, x.wait.Owner)
 	}
+	if many {
+		return true
+	}
 	x.txn.LockOwners(k.db, []byte(k.key), func(owner string, holds bool) bool {
-		if holds && !many {
+		if holds {
 			goOn = x.found(by, owner)
 			return goOn
 		}
 		x.steps++
-		goOn = !many && x.steps < deadlockSteps
+		goOn = x.steps < deadlockSteps
 		return goOn
 	})
-	if many {
-		return x.steps < deadlockSteps
-	}
 	if !goOn || !shared || q == nil {
 		return goOn
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -426,38 +424,6 @@ func (s *simulation) finish() {
 			}
 		}
 	}
-}
-
-// executed looks up in the log whether a write of unknown outcome was executed, by its mark. So the checker need not guess the
-// outcome.
-func (s *simulation) executed(op *simOp) (at time.Duration, ok bool) {
-	for _, e := range s.log.entries {
-		if !e.out.Accepted || e.at < op.call {
-			continue
-		}
-		d, err := raftfsm.DecodeEntry(e.data)
-		if err == nil && bytes.Contains(d.Writes, []byte(op.mark)) {
-			return e.at, true
-		}
-	}
-	return 0, false
-}
-
-// placed returns the operations. Each write that the log knows takes place at the moment of its entry.
-func (s *simulation) placed(ops []*simOp) []*simOp {
-	list := make([]*simOp, len(ops))
-	for i, op := range ops {
-		list[i] = op
-		if op.mark == "" {
-			continue
-		}
-		if at, ok := s.executed(op); ok && at <= op.ret {
-			c := *op
-			c.call, c.ret = at, at
-			list[i] = &c
-		}
-	}
-	return list
 }
 
 // simNever is the end time of an operation that has no known end.

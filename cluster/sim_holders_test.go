@@ -1,13 +1,11 @@
 package cluster
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -128,76 +126,4 @@ func (op *simOp) joins(st simState, list []simHolder) []simState {
 		next.max = int(op.reply.Elems[0].Int)
 	}
 	return one(next.max > st.max || next.max == st.max && (op.unseen || op.reply.Kind != store.Array), next)
-}
-
-// placing returns a function that notes the place of an operation that waits for a lock.
-func (s *simulation) placing(op *simOp, n *Node, b *Blocked) func() {
-	return func() {
-		n.blockRegistry.mu.Lock()
-		place := b.place
-		n.blockRegistry.mu.Unlock()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		op.placed, op.place = s.now(), place
-	}
-}
-
-// ordered reports whether the plan has nothing that may change the order of waiting clients. A node whose link is renewed joins its clients
-// again, in their old places, but others may get a lock meanwhile.
-func (p *simPlan) ordered() bool {
-	return !p.elections && !p.storms && !p.transfers && !p.refuse && !p.slowNet && !p.stale && !p.breaks && !p.crashes && !p.pauses && !p.cuts && !p.members
-}
-
-// simGrant says which entry of the log gave a client a lock.
-type simGrant struct {
-	index int
-	entry *simEntry
-}
-
-// granted looks for the entry that gave a lock to an operation.
-func (s *simulation) granted(op *simOp) (simGrant, bool) {
-	for i := range s.log.entries {
-		e := &s.log.entries[i]
-		if !e.out.Accepted || e.at < op.call {
-			continue
-		}
-		if d, err := raftfsm.DecodeEntry(e.data); err == nil && bytes.Contains(d.Writes, []byte(op.mark)) {
-			return simGrant{i, e}, true
-		}
-	}
-	return simGrant{}, false
-}
-
-// checkOrder checks that clients got a lock in the order of their places, and before those that came later, if the leader stayed the same
-// meanwhile.
-func (s *simulation) checkOrder(k *simKey) {
-	if !k.kind.leased() || !s.plan.ordered() {
-		return
-	}
-	got := map[*simOp]simGrant{}
-	for _, op := range k.ops {
-		if op.placed > 0 || op.verb == opWait || op.verb == opJoin || op.verb == opAcquire {
-			if g, ok := s.granted(op); ok {
-				got[op] = g
-			}
-		}
-	}
-	for _, first := range k.ops {
-		if first.placed == 0 || first.unseen {
-			continue
-		}
-		own, served := got[first]
-		gone := min(first.ret, first.call+first.wait*98/100) - 200*ms // from then on it may have been leaving
-		for later, g := range got {
-			before := served && g.index < own.index || !served && g.entry.at < gone
-			behind := later.place > first.place || later.place == 0 && later.call > first.placed
-			if before && behind && g.entry.at > first.placed && g.entry.term == first.place>>placeBits {
-				s.violate("client %d (place %x) got %s by entry %d before client %d (place %x), which waited since %.6f",
-					later.client, later.place, k.name, g.index+1, first.client, first.place, first.placed.Seconds())
-			}
-			if before || served && g.index > own.index {
-				s.stats.ordered++
-			}
-		}
-	}
 }

@@ -2,11 +2,20 @@ package server
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"lockstep/cluster"
 	"lockstep/store"
 )
+
+// fakeBlocked are the blocking commands of a fakeBackend. Its mu guards the fields.
+type fakeBlocked struct {
+	waiting []*cluster.Blocked
+	waited  map[*cluster.Blocked]bool         // those that have begun to wait
+	unread  map[*cluster.Blocked]*store.Reply // the commands that lookLater keeps, each with the reply that Unblock gave it
+	forgets atomic.Bool                       // the leader knows no tickets; mu need not be held
+}
 
 // Block answers a command at once if one of its keys has an element. Otherwise it keeps the command until a key has one
 // (serveWaiting).

@@ -43,11 +43,8 @@ type fakeBackend struct {
 	stuck     atomic.Pointer[chan struct{}] // if set, the next Flush waits until it is closed
 	held      atomic.Int32                  // calls that wait for hold or stuck
 	snapshots atomic.Int32
-	noDisk    atomic.Bool                       // if true, Snapshot fails
-	waiting   []*cluster.Blocked                // guarded by mu
-	forgets   atomic.Bool                       // the leader knows no tickets
-	waited    map[*cluster.Blocked]bool         // those that have begun to wait; guarded by mu
-	unread    map[*cluster.Blocked]*store.Reply // the commands that lookLater keeps, each with the reply that Unblock gave it
+	noDisk    atomic.Bool // if true, Snapshot fails
+	fakeBlocked
 	turns     atomic.Int32
 	parts     atomic.Int64
 	rested    atomic.Int64           // nanoseconds of work, as told to Rest
@@ -84,7 +81,7 @@ type fakeBackend struct {
 var _ Backend = (*fakeBackend)(nil)
 
 func newFake(hub *Hub) *fakeBackend {
-	f := &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379", waited: map[*cluster.Blocked]bool{}}
+	f := &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379", fakeBlocked: fakeBlocked{waited: map[*cluster.Blocked]bool{}}}
 	f.become(fakeTopology("n1"))
 	return f
 }

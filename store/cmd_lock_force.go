@@ -32,7 +32,7 @@ func cmdLockForce(c *Ctx) Reply {
 	if e == nil {
 		return Zero
 	}
-	kind := c.lockKind(c.DB, e)
+	kind := c.kindOf(e)
 	if kind == "" {
 		return Err(ErrNoLock)
 	}

@@ -88,7 +88,7 @@ func (c *Ctx) mayRun(cmd *Command, args ...[]byte) bool {
 
 // listed returns the row of a lock; ok is false for another key, and for a lock that the options leave out.
 func (c *Ctx) listed(e *Entry, o *lockList) (row Reply, ok bool) {
-	kind := c.lockKind(c.DB, e)
+	kind := c.kindOf(e)
 	if kind == "" || o.kind != "" && o.kind != kind {
 		return row, false
 	}

@@ -44,9 +44,17 @@ const mostShown = 1000
 // lockAt looks up a lock and its kind; kind is "" if the key is missing or no lock.
 func (c *Ctx) lockAt(key []byte) (e *Entry, kind string) {
 	if e = c.Lookup(c.DB, key); e != nil {
-		kind = c.lockKind(c.DB, e)
+		kind = c.kindOf(e)
 	}
 	return e, kind
+}
+
+// kindOf is lockKind, and counts its steps.
+func (c *Ctx) kindOf(e *Entry) string {
+	if e.typ == TypeHash {
+		c.work(min(e.Fields().Len(), lookAtFields))
+	}
+	return c.lockKind(c.DB, e)
 }
 
 func cmdLockInfo(c *Ctx) Reply {
@@ -57,9 +65,10 @@ func cmdLockInfo(c *Ctx) Reply {
 	if !c.TokensCounted() {
 		return noTokens
 	}
-	n, owners := int64(0), []Reply{}
+	n, owners, newest := int64(0), []Reply{}, uint64(0)
 	c.eachHolder(c.DB, e, func(h lockHolder) bool {
 		c.work(1)
+		newest = max(newest, h.token)
 		if n++; n <= mostShown {
 			owners = append(owners, MapOf(Str("owner"), Str(h.owner), Str("holds"), Int(h.holds), Str("permits"), Int(h.permits),
 				Str("token"), Int(int64(h.token)), Str("ttl"), Int(c.ttlOf(h.until, h.leased))))
@@ -67,7 +76,7 @@ func cmdLockInfo(c *Ctx) Reply {
 		return true
 	})
 	at, leased := e.until()
-	fields := []Reply{Str("key"), Str(e.key), Str("kind"), Str(kind), Str("token"), Int(int64(c.newestToken(e))), Str("ttl"), Int(c.ttlOf(at, leased)),
+	fields := []Reply{Str("key"), Str(e.key), Str("kind"), Str(kind), Str("token"), Int(int64(newest)), Str("ttl"), Int(c.ttlOf(at, leased)),
 		Str("waiters"), Int(c.waitersOf(e, kind)), Str("holders"), Int(n), Str("owners"), List(owners...)}
 	if l := e.Lock(); l != nil {
 		if limit, ok := l.mode.limit(); ok {
@@ -87,16 +96,6 @@ func (c *Ctx) ttlOf(deadline int64, seq uint64) int64 {
 		left = c.gracedAt(deadline, seq) - c.Now().Lease
 	}
 	return max(left, 0)
-}
-
-// newestToken returns the largest token of a lock's holders.
-func (c *Ctx) newestToken(e *Entry) (token uint64) {
-	c.eachHolder(c.DB, e, func(h lockHolder) bool {
-		c.work(1)
-		token = max(token, h.token)
-		return true
-	})
-	return token
 }
 
 // waitersOf returns how many clients wait in the queues of a lock: in that of the server, and in that of Redisson's fair lock.

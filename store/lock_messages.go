@@ -55,7 +55,7 @@ func forcedMessage(key, reason []byte, kind, user string, ended []lockHolder) st
 		Reason string `json:"reason"`
 	}{Key: valid(key), Kind: kind, Owners: len(ended), User: valid([]byte(user)), Reason: valid(reason)}
 	if len(ended) > 0 {
-		m.Owner, m.Token = valid([]byte(ended[0].owner[:min(len(ended[0].owner), maxLockName)])), ended[0].token
+		m.Owner, m.Token = valid([]byte(ended[0].owner[:min(len(ended[0].owner), MaxLockName)])), ended[0].token
 	}
 	return message(m)
 }

@@ -110,7 +110,7 @@ func (c *Ctx) lockDeadline(ms []byte) (at int64, fault *Reply) {
 
 // Bounds of a lock whose holders have leases of their own: each write to it names the lock and a holder.
 const (
-	maxLockName = 1024      // bytes of the name, and of an owner
+	MaxLockName = 1024      // bytes of the name, and of an owner
 	maxDelay    = 3_600_000 // ms
 )
 
@@ -148,7 +148,7 @@ func (c *Ctx) parseMode(l *lockCall) (fault *Reply) {
 		}
 		l.until = min(l.until, l.most)
 	}
-	if (l.typed() || l.has(wordWait)) && (len(l.key) > maxLockName || len(l.owner) > maxLockName) {
+	if (l.typed() || l.has(wordWait)) && (len(l.key) > MaxLockName || len(l.owner) > MaxLockName) {
 		return &longLockName
 	}
 	return nil

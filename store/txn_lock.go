@@ -72,16 +72,13 @@ func (t *Txn) expireSeenHolders(bytes int) {
 }
 
 // settle removes a holder that has lost its place, and lapses one whose lease is over.
-func (t *Txn) settle(db int, e *Entry, h *holder) (settled bool) {
+func (t *Txn) settle(db int, e *Entry, h *holder) {
 	switch key := stringBytes(e.key); {
 	case t.ended(h):
 		t.drop(db, key, h.owner)
 	case h.holds > 0 && t.past(h.deadline, h.leased):
 		t.lapseHolder(db, key, e.Lock().mode, *h, false)
-	default:
-		return false
 	}
-	return true
 }
 
 const (

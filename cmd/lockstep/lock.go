@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/lock"
 	"lockstep/server/respclient"
+	"lockstep/store"
 )
 
 // lockOptions are the flags of `lockstep lock`, besides those of all commands that talk to a node.
@@ -115,9 +116,6 @@ func lockAddrs(admin adminOptions) (addrs []string, err error) {
 	return addrs, nil
 }
 
-// mostLockName is how long the name of a lock may be for a client that waits (docs/locks.md).
-const mostLockName = 1024
-
 func (o *lockOptions) validate(name string, waits bool, timeout time.Duration) error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
@@ -125,7 +123,7 @@ func (o *lockOptions) validate(name string, waits bool, timeout time.Duration) e
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(len(name) > mostLockName, "the name has %d bytes: use one of at most %d", len(name), mostLockName)
+	fault(len(name) > store.MaxLockName, "the name has %d bytes: use one of at most %d", len(name), store.MaxLockName)
 	fault(o.try && waits && o.wait > 0, "--try and --wait exclude each other: leave one out")
 	fault(o.wait < 0, "--wait %v: want a time from 0s on; leave it out to wait without end", o.wait)
 	fault(o.ttl < leastTTL, "--ttl %v: want %v or more", o.ttl, leastTTL)
