@@ -43,7 +43,11 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 }
 
 func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
-	ctx.ScriptTime, ctx.StopAfter = s.usedUp(), s.stopAfter()
+	ctx.ScriptTime = s.usedUp()
+	if s.company {
+		// Nobody can answer BUSY to the requests before the script in its batch, so at the busy threshold they outweigh the libraries.
+		ctx.StopAfter, ctx.StopKept = companyTime, max(companyTime, s.node.busyThreshold())
+	}
 	reply := ctx.Cmd.Run(ctx)
 	s.wasStopped(ctx)
 	return reply
@@ -92,13 +96,6 @@ const commandsPerLook = 16
 
 // companyTime is how long a script or command may run while requests before it in its batch wait for the commit.
 const companyTime = 100 * time.Millisecond
-
-func (s *sequencer) stopAfter() time.Duration {
-	if s.company {
-		return companyTime
-	}
-	return 0
-}
 
 // waitFor returns the requests that wait for a script, besides those in the inbox.
 func (s *sequencer) waitFor(behind []*request, refused bool) []*request {

@@ -378,3 +378,36 @@ func TestBusyInABatchThatIsEvaluatedAgain(t *testing.T) {
 		n.expect("2 15ms", "GET counter", "GET ran")
 	})
 }
+
+// While libraries are loaded, a script runs beside others of its batch until the busy threshold, and not for longer.
+func TestEndlessFunctionIsStoppedForItsCompany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		function := store.Command{Name: "function", Arity: 1, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
+			switch {
+			case c.StopKept > 0:
+				time.Sleep(c.StopKept)
+				c.Stopped, c.StoppedForNow = "ERR for now", true
+				return store.Err(c.Stopped)
+			case c.StopAfter > 0:
+				time.Sleep(30 * time.Second)
+			}
+			return store.OK
+		}}
+		n := newTestNode(t, function)
+		n.lead()
+		n.log.decides(10*ms, once(commitSlowly))
+		blocker := n.start("SET a b")
+		synctest.Wait()
+		read := n.start("GET a")
+		synctest.Wait()
+		ran := n.start("FUNCTION")
+		start := time.Now()
+		<-blocker
+		if got := <-read; got != "b" || time.Since(start) > n.cfg.BusyThreshold+20*ms {
+			t.Errorf("read: %q after %v", got, time.Since(start))
+		}
+		if got := <-ran; got != "OK" {
+			t.Errorf("function: %q", got)
+		}
+	})
+}

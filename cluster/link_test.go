@@ -84,6 +84,7 @@ func TestSlowLeaderIsWaitedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		go func() { _, _ = io.Copy(io.Discard, far) }() // the link says once a while that its node lives
 		time.Sleep(10 * n.cfg.FailoverWait)
 		if _, err := far.Write(oneFrame(forward.Result, f.ID, forward.AppendReplies(nil, []store.Reply{store.Int(7)}))); err != nil {
 			t.Fatal(err)

@@ -131,7 +131,7 @@ type run struct {
 	keeps    bool           // the running code may keep values from call to call
 	resp     int            // the protocol version of replies to the script: 2, unless redis.setresp has changed it
 
-	stopAfter int64  // store.Ctx.StopAfter
+	stopAfter int64  // store.Ctx.StopAfter, or StopKept
 	stop      string // why the script is being stopped; "" while it is not
 	dirty     bool   // the Lua state must not be used again
 	budget    int    // instructions until the next look at the limits

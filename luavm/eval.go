@@ -141,9 +141,9 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}
-	// No client learns of a stop by StopAfter, so such a stop may not drop libraries with what they keep.
-	if len(e.libs) == 0 {
-		e.stopAfter = int64(ctx.StopAfter)
+	e.stopAfter = int64(ctx.StopAfter)
+	if len(e.libs) > 0 {
+		e.stopAfter = int64(ctx.StopKept)
 	}
 }
 

@@ -17,6 +17,7 @@ type world struct {
 	txn   *store.Txn
 
 	stopAfter time.Duration // of the next commands …
+	stopKept  time.Duration // …
 	forNow    bool          // … and whether the last one was stopped for that
 	tookAll   bool          // TookAll of the last command
 	usedUp    time.Duration // ScriptTime of the next commands
@@ -39,7 +40,7 @@ func (w *world) reset() {
 
 // do runs a command as the server would.
 func (w *world) do(resp int, args ...string) store.Reply {
-	c := &store.Ctx{Txn: w.txn, RESP: resp, StopAfter: w.stopAfter, ScriptTime: w.usedUp}
+	c := &store.Ctx{Txn: w.txn, RESP: resp, StopAfter: w.stopAfter, StopKept: w.stopKept, ScriptTime: w.usedUp}
 	defer func() { w.forNow, w.tookAll = c.StoppedForNow, c.TookAll }()
 	for _, a := range args {
 		c.Args = append(c.Args, []byte(a))

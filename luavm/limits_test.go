@@ -87,7 +87,7 @@ func TestSetTimeLimit(t *testing.T) {
 	mustFail(t, w, "while true do end", "time limit")
 }
 
-// While a library is loaded, no script is stopped for now (store.Ctx.StopAfter), because a stop would drop what the library keeps.
+// While a library is loaded, a script is stopped for now only after StopKept, because a stop drops what the library keeps.
 func TestLibrariesAreNotBegunAnewForOthers(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
 	w.do(2, "FUNCTION", "LOAD", "#!lua name=l\nlocal n=0 redis.register_function('count',function() n=n+1 for i=1,1e5 do end return n end)")
@@ -99,6 +99,10 @@ func TestLibrariesAreNotBegunAnewForOthers(t *testing.T) {
 		if r := w.eval("for i=1,1e5 do end return 7"); r.Int != 7 || w.forNow {
 			t.Errorf("a script beside it: %d %s, stopped %v", r.Int, r.Str, w.forNow)
 		}
+	}
+	w.stopKept = time.Second
+	if w.eval("while true do pcall(function() while true do end end) end"); !w.forNow {
+		t.Error("an endless script was not stopped for now")
 	}
 }
 

@@ -199,9 +199,11 @@ type Ctx struct {
 	ScriptTime time.Duration
 	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
+	// StopKept takes the place of StopAfter while function libraries are loaded, because a stop drops what they keep.
+	StopKept time.Duration
 	// Stopped is the error of a call (script, command or transaction) that its time limit or a KILL has stopped, or that will run again.
 	Stopped Error
-	// StoppedForNow means that StopAfter, or other requests that wait, stopped a script, command or transaction, which runs again later.
+	// StoppedForNow means that StopAfter or StopKept, or other requests that wait, stopped a script, command or transaction, which runs again later.
 	StoppedForNow bool
 	// TookAll means that a script or library was stopped for its memory, its loading time, or a fault of the interpreter.
 	TookAll bool
