@@ -196,6 +196,7 @@ func TestDesignNamesEveryFile(t *testing.T) {
 // an internal/.
 var rooms = map[string][]string{
 	"cmd/lockstep/internal/lock": {"server/respclient"},
+	"cmd/lockstep/internal/show": {"server/respclient"},
 
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/cmd/lockstep/internal/show"
 	"lockstep/raftfsm"
 	"lockstep/server"
 	"lockstep/server/respclient"
@@ -29,10 +30,7 @@ func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []strin
 	}
 	for {
 		if err := parseFlags(fs, args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				fmt.Fprint(stdout, helpOf(fs.Name()))
-			}
-			return nil, err
+			return nil, helped(fs, stdout, err)
 		}
 		if fs.NArg() == 0 {
 			return rest, nil
@@ -44,9 +42,11 @@ func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []strin
 // backup writes a backup of a running node's state to a file and verifies it. With --verify it only verifies an existing backup.
 func backup(args []string, stdout io.Writer) error {
 	var o adminOptions
+	var out outputOptions
 	verify := false
 	fs := flag.NewFlagSet("backup", flag.ContinueOnError)
 	o.define(fs)
+	out.define(fs)
 	defineBackup(fs, &verify)
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
@@ -55,16 +55,28 @@ func backup(args []string, stdout io.Writer) error {
 	if len(rest) != 1 || rest[0] == "" {
 		return usageError{errors.New("backup: want one FILE, such as: lockstep backup locks.backup")}
 	}
-	path, take := rest[0], verifyBackup
-	if !verify {
-		take = func(path string) (raftfsm.BackupFacts, error) { return takeBackup(o, path, stdout) }
+	path := rest[0]
+	if verify {
+		facts, err := verifyBackup(path)
+		if err != nil {
+			return err
+		}
+		return out.print(stdout, backupRecord(path, facts), "%s", backupText(path, facts))
 	}
-	facts, err := take(path)
+	facts, complete, err := takeBackup(o, path)
 	if err != nil {
 		return err
 	}
-	return tellBackup(stdout, path, facts)
+	text := backupText(path, facts)
+	if !complete {
+		text = incomplete + "\n" + text
+	}
+	return out.print(stdout, append(backupRecord(path, facts), show.Field{Name: "complete", Value: complete}), "%s", text)
 }
+
+// incomplete says what a backup may lack.
+const incomplete = "The node found no leader in time, so nobody knows what the cluster has acknowledged: the backup holds everything in this node's log, up to the index below. " +
+	"It lacks what was acknowledged later without this node, and may have writes that nobody was told of. Compare the index with that of the other nodes, or take it again when there is a leader."
 
 // defineBackup defines the flags that only backup has.
 func defineBackup(fs *flag.FlagSet, verify *bool) {
@@ -89,24 +101,33 @@ func readFile(path string, read func(io.Reader) (raftfsm.BackupFacts, error)) (f
 	return facts, nil
 }
 
-func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
+func backupText(path string, facts raftfsm.BackupFacts) string {
 	node := facts.Node
 	if quoted := strconv.Quote(node); quoted != `"`+node+`"` {
 		node = quoted // in a forged backup the name may have control characters for the terminal
 	}
-	_, err := fmt.Fprintf(w, "%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets\n", path, facts.Keys, node,
-		time.UnixMicro(facts.Wall).UTC().Format(time.RFC3339), facts.Index, facts.Sequence)
-	return err
+	return fmt.Sprintf("%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets", path, facts.Keys, node, backupTime(facts), facts.Index, facts.Sequence)
+}
+
+func backupTime(facts raftfsm.BackupFacts) string {
+	return time.UnixMicro(facts.Wall).UTC().Format(time.RFC3339)
+}
+
+// backupRecord has the same facts as backupText.
+func backupRecord(path string, facts raftfsm.BackupFacts) show.Record {
+	return show.Record{{Name: "file", Value: path}, {Name: "keys", Value: int64(facts.Keys)}, {Name: "node", Value: facts.Node}, {Name: "taken", Value: backupTime(facts)},
+		{Name: "index", Value: int64(facts.Index)}, {Name: "sequence", Value: int64(facts.Sequence)}}
 }
 
 // takeBackup writes a node's backup to a file at path. The name ends in .part until the backup is verified; otherwise no file is left.
-func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.BackupFacts, err error) {
+// complete is that of receiveBackup.
+func takeBackup(o adminOptions, path string) (facts raftfsm.BackupFacts, complete bool, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return facts, errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
+		return facts, false, errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
 	c, err := dialNode(o)
 	if err != nil {
-		return facts, err
+		return facts, false, err
 	}
 	defer c.Close()
 	stopped, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -115,7 +136,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 	// it.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
-		return facts, err
+		return facts, false, err
 	}
 	part := f.Name()
 	defer context.AfterFunc(stopped, func() {
@@ -123,7 +144,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 		_ = c.Close()
 		_ = os.Remove(part) // fails if the backup is complete, because then it no longer has this name
 	})()
-	facts, complete, err := receivePart(o, c, f, path)
+	facts, complete, err = receivePart(o, c, f, path)
 	if err == nil {
 		err = keepBackup(part, path)
 	}
@@ -134,17 +155,13 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 		if gone := os.Remove(part); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
-		return facts, err
-	}
-	if !complete {
-		fmt.Fprintln(stdout, "The node found no leader in time, so nobody knows what the cluster has acknowledged: the backup holds everything in this node's log, up to the index below.",
-			"It lacks what was acknowledged later without this node, and may have writes that nobody was told of. Compare the index with that of the other nodes, or take it again when there is a leader.")
+		return facts, false, err
 	}
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return facts, err
+		return facts, false, err
 	}
-	return facts, errors.Join(d.Sync(), d.Close())
+	return facts, complete, errors.Join(d.Sync(), d.Close())
 }
 
 // receivePart receives a node's backup into f, the part of the backup to path, and checks it without building the state, which takes
@@ -273,7 +290,9 @@ func (p *pieces) next() (string, error) {
 func restore(args []string, stdout io.Writer) error {
 	cfg := cluster.Default()
 	cfg.Data = ""
+	var out outputOptions
 	fs := flag.NewFlagSet("restore", flag.ContinueOnError)
+	out.define(fs)
 	above := int64(0)
 	defineRestore(fs, &cfg, &above)
 	rest, err := parseMixed(fs, args, stdout)
@@ -300,16 +319,14 @@ func restore(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", rest[0], err)
 	}
-	if err := tellBackup(stdout, rest[0], facts); err != nil {
-		return err
-	}
 	advertise := ""
 	if cfg.PeerAdvertise != "" {
 		advertise = " --peer-advertise " + cfg.PeerAdvertise
 	}
-	_, err = fmt.Fprintf(stdout, "%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s --peer-listen %s%s\nOthers join it with an empty directory and --join.\n",
-		cfg.Data, cfg.ID, cfg.ID, cfg.Data, cfg.PeerListen, advertise)
-	return err
+	made := append(backupRecord(rest[0], facts), show.Record{{Name: "data", Value: cfg.Data}, {Name: "id", Value: cfg.ID},
+		{Name: "peer-listen", Value: cfg.PeerListen}, {Name: "peer-advertise", Value: cfg.PeerAdvertise}}...)
+	return out.print(stdout, made, "%s\n%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s --peer-listen %s%s\nOthers join it with an empty directory and --join.",
+		backupText(rest[0], facts), cfg.Data, cfg.ID, cfg.ID, cfg.Data, cfg.PeerListen, advertise)
 }
 
 func defineRestore(fs *flag.FlagSet, cfg *cluster.Config, above *int64) {

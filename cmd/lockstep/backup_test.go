@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -135,9 +134,8 @@ func TestBackupProcess(t *testing.T) {
 // Whoever makes a backup file chooses the name of the node in it. The printed name must not control the terminal.
 func TestNameInABackup(t *testing.T) {
 	for name, want := range map[string]string{"n1": "taken on n1 at", "größe": "taken on größe at", "\x1b]0;x\a": `taken on "\x1b]0;x\a" at`, "a\nb": `taken on "a\nb" at`, "\xff": `taken on "\xff" at`} {
-		var out strings.Builder
-		if err := tellBackup(&out, "file", raftfsm.BackupFacts{BackupHead: raftfsm.BackupHead{Node: name}}); err != nil || !strings.Contains(out.String(), want) {
-			t.Errorf("%q: %q, %v", name, out.String(), err)
+		if text := backupText("file", raftfsm.BackupFacts{BackupHead: raftfsm.BackupHead{Node: name}}); !strings.Contains(text, want) {
+			t.Errorf("%q: %q", name, text)
 		}
 	}
 }
@@ -167,13 +165,13 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 				begin, pieces = "*2\r\n$1\r\n1\r\n:1\r\n", []string{whole.String(), ""}
 			}
 			go giveBackup(conn, begin, pieces, first, func() {
-				_, err := takeBackup(o, path, io.Discard)
+				_, _, err := takeBackup(o, path)
 				second <- err
 			})
 			first = false
 		}
 	}()
-	if _, err := takeBackup(o, path, io.Discard); err != nil {
+	if _, _, err := takeBackup(o, path); err != nil {
 		t.Error(err)
 	}
 	if err := <-second; err == nil || !strings.Contains(err.Error(), "another backup") {
@@ -230,7 +228,7 @@ func TestBackupWithoutEnd(t *testing.T) {
 			}
 		}()
 		dir := t.TempDir()
-		_, err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
+		_, _, err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"))
 		if n := <-asked; n > 2 || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: asked for %d pieces, %v", name, n, err)
 		}
@@ -306,7 +304,7 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 			}
 		}()
 		dir := t.TempDir()
-		_, err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
+		_, _, err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"))
 		if err == nil || !strings.Contains(err.Error(), "a signal has ended the backup") {
 			t.Errorf("%v: %v", sig, err)
 		}

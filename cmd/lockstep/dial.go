@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/cluster/turns"
+	"lockstep/cmd/lockstep/internal/show"
 	"lockstep/server"
 	"lockstep/server/respclient"
 )
@@ -119,15 +120,46 @@ const mostReply = 2 * server.BackupPiece
 
 // askNode connects to a node, sends it one command and returns the reply.
 func askNode(o adminOptions, command []string) (any, error) {
+	n, err := openNode(o)
+	if err != nil {
+		return nil, err
+	}
+	defer n.close()
+	return n.ask(command...)
+}
+
+// askedNode is a connection to a node that has to answer each command within --timeout.
+type askedNode struct {
+	o     adminOptions
+	c     *respclient.Conn
+	timer *time.Timer
+}
+
+func openNode(o adminOptions) (*askedNode, error) {
 	c, err := dialNode(o)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	timer := time.AfterFunc(o.timeout, func() { c.Close() })
-	defer timer.Stop()
-	reply, err := c.Do(command...)
-	return reply, o.answerError(err)
+	return &askedNode{o: o, c: c, timer: time.AfterFunc(o.timeout, func() { c.Close() })}, nil
+}
+
+func (n *askedNode) close() {
+	n.timer.Stop()
+	n.c.Close()
+}
+
+func (n *askedNode) ask(command ...string) (any, error) {
+	n.timer.Reset(n.o.timeout)
+	reply, err := n.c.Do(command...)
+	return reply, n.o.answerError(err)
+}
+
+// otherwise explains a reply that has another form than those of a node.
+func (o *adminOptions) otherwise(err error) error {
+	if form, is := errors.AsType[show.FormError](err); is {
+		return fmt.Errorf("the node at %s answered otherwise than lockstep does: %w", o.addr, form)
+	}
+	return err
 }
 
 // dialNode connects to a node and, if a user or a password is given, authenticates.

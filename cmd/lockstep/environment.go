@@ -22,15 +22,7 @@ func envName(flagName string) string {
 // parseEnvironment sets the flags of fs from their environment variables. Its error includes that of unknownVariables.
 func parseEnvironment(fs *flag.FlagSet) error {
 	word(fs)
-	faults := unknownVariables(os.Environ())
-	fs.VisitAll(func(f *flag.Flag) {
-		if v, ok := os.LookupEnv(envName(f.Name)); ok {
-			if err := fs.Set(f.Name, v); err != nil {
-				// The error does not repeat the value, because it may be a password.
-				faults = errors.Join(faults, fmt.Errorf("%s: %w", envName(f.Name), err))
-			}
-		}
-	})
+	faults := errors.Join(unknownVariables(os.Environ()), setFromEnvironment(fs))
 	fs.VisitAll(func(f *flag.Flag) {
 		if secret, is := f.Value.(secretValue); is {
 			secret.next()
@@ -40,6 +32,22 @@ func parseEnvironment(fs *flag.FlagSet) error {
 		return usageError{faults}
 	}
 	return nil
+}
+
+// setFromEnvironment sets flags from their environment variables.
+func setFromEnvironment(fs *flag.FlagSet) (faults error) {
+	fs.VisitAll(func(f *flag.Flag) {
+		name := envName(f.Name)
+		v, ok := os.LookupEnv(name)
+		if !ok {
+			return
+		}
+		if err := fs.Set(f.Name, v); err != nil {
+			// The error does not repeat the value, because it may be a password.
+			faults = errors.Join(faults, fmt.Errorf("%s: %w", name, err))
+		}
+	})
+	return faults
 }
 
 // emptyFlags returns an error for each given flag that is set and empty: with an empty --join, a node would found a cluster.

@@ -283,7 +283,7 @@ LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 		fmt.Fprintf(&b, "\nFlags of %s:\n", group.of)
 		writeFlags(&b, group.flags)
 	}
-	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage; see lock --help for those of lock.\n")
+	b.WriteString("\n" + exitCodes + "; see lock --help for those of lock.\n")
 	return b.String()
 }
 
@@ -305,6 +305,7 @@ func flagGroups() []flagGroup {
 	return []flagGroup{
 		group("serve", new(options).define),
 		group("status, members, add, remove, transfer, snapshot, backup and lock", new(adminOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, restore, secret and version", new(outputOptions).define),
 		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
 		group("lock, besides", new(lockOptions).define),
 		group("health", new(healthOptions).define),

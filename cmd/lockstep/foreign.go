@@ -54,8 +54,12 @@ var foreignFlags = map[string]string{
 	// These are flags of redis-cli.
 	"a":    "--requirepass-file FILE, or --requirepass",
 	"pass": "--requirepass-file FILE, or --requirepass",
-	"host": "--addr HOST:PORT",
-	"p":    "--addr HOST:PORT",
+	// These are flags of other command lines.
+	"password":      "--requirepass-file FILE, or --requirepass",
+	"password-file": "--requirepass-file FILE",
+	"json":          "--output json",
+	"host":          "--addr HOST:PORT",
+	"p":             "--addr HOST:PORT",
 }
 
 const (

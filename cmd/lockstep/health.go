@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"lockstep/cmd/lockstep/internal/show"
 )
 
 // healthOptions are the flags of `lockstep health`. Those that have the names of flags of serve have the same environment variables.
@@ -18,12 +19,14 @@ type healthOptions struct {
 	addr    string
 	tls     bool
 	timeout time.Duration
+	out     outputOptions
 }
 
 func (o *healthOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.addr, "http-listen", "127.0.0.1:8379", "`host:port` of the node's --http-listen")
 	fs.BoolVar(&o.tls, "http-tls", false, "the node has --http-tls: speak TLS, with whatever certificate it shows")
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Second, "how long to wait for the node")
+	o.out.define(fs)
 }
 
 // health asks the node on this machine whether it is ready. It serves as the health check in a
@@ -33,10 +36,7 @@ func health(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("health", flag.ContinueOnError)
 	o.define(fs)
 	if err := parse(fs, args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, helpOf("health"))
-		}
-		return err
+		return helped(fs, stdout, err)
 	}
 	if fs.NArg() > 0 {
 		return usageError{fmt.Errorf("health: unexpected argument %q", fs.Arg(0))}
@@ -54,11 +54,13 @@ func health(args []string, stdout io.Writer) error {
 	if o.tls {
 		scheme = "https://"
 	}
-	return probe(ctx, scheme+net.JoinHostPort(host, port)+"/readyz", stdout)
+	return probe(ctx, scheme+net.JoinHostPort(host, port)+"/readyz", func(text string) error {
+		return o.out.print(stdout, show.Record{{Name: "ready", Value: true}, {Name: "text", Value: text}}, "%s", show.Visible(text))
+	})
 }
 
-// probe requests a node's page /readyz. It prints the answer if the node is ready, and else returns it as an error.
-func probe(ctx context.Context, url string, stdout io.Writer) error {
+// probe requests a node's page /readyz. It calls tell with the answer if the node is ready, and else returns it as an error.
+func probe(ctx context.Context, url string, tell func(text string) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return usageError{err}
@@ -82,6 +84,5 @@ func probe(ctx context.Context, url string, stdout io.Writer) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the node is not ready: %s: %s", resp.Status, text)
 	}
-	fmt.Fprintln(stdout, text)
-	return nil
+	return tell(text)
 }

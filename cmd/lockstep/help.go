@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"regexp"
@@ -27,7 +28,36 @@ func help(args []string, stdout io.Writer) error {
 	return nil
 }
 
-var commandLine = regexp.MustCompile(`^  lockstep \[?([a-z]+)`)
+const exitCodes = "Exit codes: 0 success or clean stop, 1 failure, 2 wrong usage"
+
+// examples are command lines for the help of each command.
+var examples = map[string][]string{
+	"serve":    {"lockstep serve --data /var/lib/lockstep", "lockstep --ephemeral --listen 127.0.0.1:6390"},
+	"status":   {"lockstep status --addr 10.0.0.1:6379", "lockstep status --output json"},
+	"members":  {"lockstep members --addr 10.0.0.1:6379", "lockstep members --output json"},
+	"add":      {"lockstep add n4 10.0.0.4:7379 --addr 10.0.0.1:6379"},
+	"remove":   {"lockstep remove n3 --addr 10.0.0.1:6379"},
+	"transfer": {"lockstep transfer --addr 10.0.0.1:6379", "lockstep transfer n2 --addr 10.0.0.1:6379"},
+	"snapshot": {"lockstep snapshot --addr 10.0.0.1:6379"},
+	"lock":     {"lockstep lock --wait 10s nightly-report -- /usr/local/bin/report all"},
+	"health":   {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
+	"backup":   {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},
+	"restore":  {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
+	"secret":   {"lockstep secret /etc/lockstep/peers"},
+	"bench":    {"lockstep bench --help"},
+	"version":  {"lockstep version", "lockstep version --output json"},
+	"help":     {"lockstep help backup"},
+}
+
+// helped prints the help of a command if a command line asks for it. It returns the error that it gets.
+func helped(fs *flag.FlagSet, stdout io.Writer, err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, helpOf(fs.Name()))
+	}
+	return err
+}
+
+var commandLine = regexp.MustCompile(`^  lockstep \[?([a-z-]+)`)
 
 // helpOf returns what helpText says about a command and its flags; "" if there is no such command.
 func helpOf(command string) string {
@@ -57,6 +87,11 @@ func helpOf(command string) string {
 	}
 	if command == "lock" {
 		b.WriteString(lockHelp)
+	} else {
+		b.WriteString("\n" + exitCodes + ".\n")
+	}
+	if lines := examples[command]; len(lines) > 0 {
+		b.WriteString("\nExamples:\n  " + strings.Join(lines, "\n  ") + "\n")
 	}
 	return b.String()
 }

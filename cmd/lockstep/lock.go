@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/lock"
+	"lockstep/cmd/lockstep/internal/show"
 	"lockstep/server/respclient"
 	"lockstep/store"
 )
@@ -60,7 +61,7 @@ func runLocked(args []string, stdout, stderr io.Writer) error {
 	}
 	c.Clock = lock.System{}
 	c.Say = func(format string, args ...any) {
-		fmt.Fprintf(stderr, "lockstep: %s: %s\n", visible(c.Name), visible(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(stderr, "lockstep: %s: %s\n", show.Visible(c.Name), show.Visible(fmt.Sprintf(format, args...)))
 	}
 	return lock.Run(c)
 }

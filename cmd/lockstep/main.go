@@ -10,32 +10,10 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
-	"slices"
 
 	"lockstep/cmd/lockstep/internal/lock"
+	"lockstep/cmd/lockstep/internal/show"
 )
-
-// version is the last release; "+dev" means that the program is newer.
-const version = "0.1.0+dev"
-
-// versionText returns the output of `lockstep version`.
-func versionText() string {
-	text := "lockstep " + version
-	if info, ok := debug.ReadBuildInfo(); ok {
-		said := make(map[string]string)
-		for _, s := range info.Settings {
-			said[s.Key] = s.Value
-		}
-		if revision := said["vcs.revision"]; revision != "" {
-			text += " revision " + revision
-			if said["vcs.modified"] == "true" {
-				text += " with changes"
-			}
-		}
-	}
-	return fmt.Sprintf("%s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
 
 // These are the exit codes (docs/operations.md).
 const (
@@ -80,22 +58,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	case errors.As(err, &exit):
 		if exit.Err != nil {
-			lines.last(fmt.Sprintf("lockstep: %s\n", visible(err.Error())))
+			lines.last(fmt.Sprintf("lockstep: %s\n", show.Visible(err.Error())))
 		}
 		return exit.Code
 	case errors.As(err, &usage):
-		lines.last(fmt.Sprintf("lockstep: %s\nSee `lockstep help`.\n", visible(err.Error())))
+		lines.last(fmt.Sprintf("lockstep: %s\nSee `lockstep help`.\n", show.Visible(err.Error())))
 		return exitUsage
 	default:
-		lines.last(fmt.Sprintf("lockstep: %s\n", visible(err.Error())))
+		lines.last(fmt.Sprintf("lockstep: %s\n", show.Visible(err.Error())))
 		return exitRuntime
 	}
 }
 
 func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) error {
-	if len(args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) && (name == "secret" || name == "version") {
-		return help([]string{name}, stdout) // these commands have no flags of their own
-	}
 	switch name {
 	case "serve":
 		return serve(args, stdout, lines)
@@ -118,11 +93,7 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case lock.GuardCommand:
 		return lock.Guard(os.Stdin, os.Stdout)
 	case "version":
-		if len(args) > 0 {
-			return usageError{fmt.Errorf("version: unexpected argument %q", args[0])}
-		}
-		_, err := fmt.Fprintln(stdout, versionText())
-		return err
+		return tellVersion(args, stdout)
 	case "help":
 		return help(args, stdout)
 	default:

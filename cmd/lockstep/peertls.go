@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"lockstep/cluster"
+	"lockstep/cmd/lockstep/internal/show"
 )
 
 // peerOptions are the flags of serve by which nodes authenticate to each other.
@@ -58,24 +59,32 @@ func (o *options) openPeerPort(p cluster.PeerTLS) error {
 
 // secret writes a new secret for --peer-secret-file to a file. If the file exists, it leaves the file as it is.
 func secret(args []string, stdout io.Writer) error {
-	if len(args) != 1 || args[0] == "" || args[0][0] == '-' {
+	var out outputOptions
+	fs := flag.NewFlagSet("secret", flag.ContinueOnError)
+	out.define(fs)
+	rest, err := parseMixed(fs, args, stdout)
+	if err != nil {
+		return err
+	}
+	if len(rest) != 1 || rest[0] == "" {
 		return usageError{errors.New("want: secret FILE")}
 	}
+	path := rest[0]
+	made := show.Record{{Name: "file", Value: path}, {Name: "made", Value: true}}
 	var b [32]byte
 	// crypto/rand does not return errors: it ends the process instead.
 	_, _ = rand.Read(b[:])
-	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		fmt.Fprintf(stdout, "%s exists; it stays as it is\n", args[0])
-		return nil
+		made[1].Value = false
+		return out.print(stdout, made, "%s exists; it stays as it is", path)
 	}
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(f, hex.EncodeToString(b[:]))
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(args[0]))
+		return errors.Join(err, os.Remove(path))
 	}
-	fmt.Fprintf(stdout, "%s holds a new secret: give it to all nodes by --peer-secret-file, and to nobody else\n", args[0])
-	return nil
+	return out.print(stdout, made, "%s holds a new secret: give it to all nodes by --peer-secret-file, and to nobody else", path)
 }
