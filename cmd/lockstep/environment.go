@@ -34,12 +34,13 @@ func parseEnvironment(fs *flag.FlagSet) error {
 	return nil
 }
 
-// setFromEnvironment sets flags from their environment variables.
+// setFromEnvironment sets flags from their environment variables. --owner and --token have none: their names would be those of variables
+// that `lockstep lock` gives to its command.
 func setFromEnvironment(fs *flag.FlagSet) (faults error) {
 	fs.VisitAll(func(f *flag.Flag) {
 		name := envName(f.Name)
 		v, ok := os.LookupEnv(name)
-		if !ok {
+		if !ok || name == lock.EnvOwner || name == lock.EnvToken {
 			return
 		}
 		if err := fs.Set(f.Name, v); err != nil {

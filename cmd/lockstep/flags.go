@@ -249,6 +249,14 @@ granted survives the death of any minority of its nodes.
   lockstep lock NAME -- COMMAND ...
                         run COMMAND while holding the lock NAME of a node or
                         of a Redis, as flock does; see lock --help
+  lockstep locks        the locks of all clients, their owners and tokens, and
+                        how many clients wait for them
+  lockstep lock-info NAME
+                        who holds a lock, with which token, for how long yet
+  lockstep lock-waiters NAME
+                        who waits for a lock, in the order of the queue
+  lockstep force NAME --reason TEXT
+                        end a lock, whoever holds it; who waits for it gets it
   lockstep health       ask the node on this machine whether it is ready; a
                         container's health check
   lockstep backup FILE  save the state of a running node; --verify: read FILE
@@ -276,14 +284,15 @@ A fourth one that joins them; it gets its vote when it has caught up:
   lockstep --id n4 --data d4 --join 127.0.0.1:7379 --listen 127.0.0.1:6382 --peer-listen 127.0.0.1:7382 --http-listen 127.0.0.1:8382 &
 
 Each flag is also an environment variable, --peer-listen is LOCKSTEP_PEER_LISTEN;
-what is given as a flag counts. Variables of no flag are refused, but for
-LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
+what is given as a flag counts; --owner and --token have no variables. Variables
+of no flag are refused, but for LOCKSTEP_PEER_SECRET, which gives what
+--peer-secret-file would.
 `)
 	for _, group := range flagGroups() {
 		fmt.Fprintf(&b, "\nFlags of %s:\n", group.of)
 		writeFlags(&b, group.flags)
 	}
-	b.WriteString("\n" + exitCodes + "; see lock --help for those of lock.\n")
+	b.WriteString("\n" + exitCodes + exitCodeNoLock + "; see lock --help for those of lock.\n")
 	return b.String()
 }
 
@@ -304,10 +313,13 @@ func flagGroups() []flagGroup {
 	}
 	return []flagGroup{
 		group("serve", new(options).define),
-		group("status, members, add, remove, transfer, snapshot, backup and lock", new(adminOptions).define),
-		group("status, members, add, remove, transfer, snapshot, backup, restore, secret and version", new(outputOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters and force", new(adminOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, force, restore, secret and version", new(outputOptions).define),
 		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
 		group("lock, besides", new(lockOptions).define),
+		group("locks, lock-info, lock-waiters and force", new(databaseOptions).define),
+		group("locks, besides", new(locksOptions).define),
+		group("force, besides", new(forceOptions).define),
 		group("health", new(healthOptions).define),
 		group("restore", func(fs *flag.FlagSet) {
 			cfg := cluster.Default()

@@ -28,7 +28,10 @@ func help(args []string, stdout io.Writer) error {
 	return nil
 }
 
-const exitCodes = "Exit codes: 0 success or clean stop, 1 failure, 2 wrong usage"
+const (
+	exitCodes      = "Exit codes: 0 success or clean stop, 1 failure, 2 wrong usage"
+	exitCodeNoLock = ", 3 there is no such lock (lock-info)"
+)
 
 // examples are command lines for the help of each command.
 var examples = map[string][]string{
@@ -40,13 +43,18 @@ var examples = map[string][]string{
 	"transfer": {"lockstep transfer --addr 10.0.0.1:6379", "lockstep transfer n2 --addr 10.0.0.1:6379"},
 	"snapshot": {"lockstep snapshot --addr 10.0.0.1:6379"},
 	"lock":     {"lockstep lock --wait 10s nightly-report -- /usr/local/bin/report all"},
-	"health":   {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
-	"backup":   {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},
-	"restore":  {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
-	"secret":   {"lockstep secret /etc/lockstep/peers"},
-	"bench":    {"lockstep bench --help"},
-	"version":  {"lockstep version", "lockstep version --output json"},
-	"help":     {"lockstep help backup"},
+	"locks": {"lockstep locks --min-waiters 1", "lockstep locks --match 'order:*' --kind redisson --limit 20",
+		"lockstep locks --output json --user auditor --requirepass-file /etc/lockstep/auditor"},
+	"lock-info":    {"lockstep lock-info nightly-report", "lockstep lock-info nightly-report --output json"},
+	"lock-waiters": {"lockstep lock-waiters nightly-report"},
+	"force":        {"lockstep force nightly-report --reason 'host-7 is gone'", "lockstep force nightly-report --reason 'host-7 is gone' --owner host-7:4711 --token 1764559409000000"},
+	"health":       {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
+	"backup":       {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},
+	"restore":      {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
+	"secret":       {"lockstep secret /etc/lockstep/peers"},
+	"bench":        {"lockstep bench --help"},
+	"version":      {"lockstep version", "lockstep version --output json"},
+	"help":         {"lockstep help backup"},
 }
 
 // helped prints the help of a command if a command line asks for it. It returns the error that it gets.
@@ -88,7 +96,11 @@ func helpOf(command string) string {
 	if command == "lock" {
 		b.WriteString(lockHelp)
 	} else {
-		b.WriteString("\n" + exitCodes + ".\n")
+		codes := exitCodes
+		if command == "lock-info" {
+			codes += exitCodeNoLock
+		}
+		b.WriteString("\n" + codes + ".\n")
 	}
 	if lines := examples[command]; len(lines) > 0 {
 		b.WriteString("\nExamples:\n  " + strings.Join(lines, "\n  ") + "\n")

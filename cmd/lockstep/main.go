@@ -20,6 +20,7 @@ const (
 	exitOK      = 0
 	exitRuntime = 1
 	exitUsage   = 2
+	exitNoLock  = 3 // lock-info: the name is no lock
 )
 
 // `lockstep lock` has codes of its own (package lock), because its command has all of these.
@@ -86,6 +87,12 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 		return secret(args, stdout)
 	case "bench":
 		return benchmark(args)
+	case "locks":
+		return listLocks(args, stdout)
+	case "lock-info", "lock-waiters":
+		return aboutLock(name, args, stdout)
+	case "force":
+		return forceLock(args, stdout)
 	case "lock":
 		return runLocked(args, stdout, lines)
 	case lock.GateCommand:
@@ -97,6 +104,6 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case "help":
 		return help(args, stdout)
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, lock, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, force, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
 	}
 }
