@@ -79,6 +79,8 @@ func cmdExists(c *Ctx) Reply {
 		c.work(keySteps)
 		if c.Lookup(c.DB, key) != nil {
 			n++
+		} else {
+			c.foundMissing(key)
 		}
 	}
 	return Int(n)

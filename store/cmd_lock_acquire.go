@@ -86,7 +86,7 @@ func (c *Ctx) acquire(l *lockCall, e *Entry) (reply Reply, granted bool) {
 		return c.join(l), true
 	case e == nil && reentrant:
 		c.HashSet(c.DB, l.key, l.owner, "1")
-		c.MarkLock(c.DB, l.key)
+		c.Mark(c.DB, l.key, formLock)
 		c.SetDeadline(c.DB, l.key, l.until)
 		c.eventOn(eventHash, "hincrby") // as by Redisson
 		c.eventOn(eventGeneric, "expire")

@@ -38,7 +38,7 @@ func cmdLockForce(c *Ctx) Reply {
 	}
 	var ended []lockHolder
 	others := false
-	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+	c.eachHolder(e, kind, func(h lockHolder) bool {
 		c.work(1)
 		if (owner == nil || h.owner == string(owner)) && (want < 0 || h.token == uint64(want)) {
 			ended = append(ended, h)
@@ -47,7 +47,10 @@ func cmdLockForce(c *Ctx) Reply {
 		}
 		return true
 	})
-	if owner != nil || token != nil {
+	if refusal := c.mayEnd(e, kind, len(ended)); refusal != "" {
+		return Err(refusal)
+	}
+	if owner != nil || token != nil || kind == kindSemaphore {
 		if len(ended) == 0 {
 			return Zero
 		}
@@ -57,12 +60,25 @@ func cmdLockForce(c *Ctx) Reply {
 	}
 	c.end(e, kind, ended, others)
 	c.Publish(Channel, eventChannel(c.DB, "forced"), forcedMessage(c.Args[1], c.Args[3], kind, c.Caller, ended))
+	if kind == kindLatch {
+		return One // it has no owners
+	}
 	return Int(int64(len(ended)))
 }
 
 // end takes a lock from owners; others says that it has others, which keep it.
 func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
 	key, name, reads := c.Args[1], e.key, 0
+	switch kind {
+	case kindSemaphore:
+		c.giveBack(e, ended)
+		return
+	case kindGroup:
+		if others {
+			others = c.dropValues(key, e.Fields(), ended)
+		}
+		ended = nil
+	}
 	for _, h := range ended {
 		c.work(keySteps)
 		if kind == kindReadWrite {
@@ -72,6 +88,9 @@ func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
 		case !others:
 		case e.typ == TypeLock:
 			c.drop(c.DB, key, h.owner)
+		case kind == kindSymfony:
+			c.dropScore(key, e.Scores(), h.owner)
+			c.dropScore(key, e.Scores(), symfonyWrite)
 		case e.typ == TypeHash:
 			c.HashDelete(c.DB, key, h.owner)
 			if kind == kindReadWrite && strings.HasSuffix(h.owner, writeSuffix) {
@@ -83,16 +102,7 @@ func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
 		c.Delete(c.DB, key)
 	}
 	c.eventOn(eventGeneric, "del")
-	switch kind {
-	case kindRLock, kindReentrant:
-		c.Publish(Channel, unlockChannel(name), "0")
-	case kindFairLock:
-		if q := c.fairQueue(c.DB, name); q.Len() > 0 {
-			c.Publish(Channel, unlockChannel(name)+":"+q.At(0), "0")
-		}
-	case kindReadWrite:
-		c.Publish(Channel, "redisson_rwlock:"+braced(name), "1") // this message wakes all that wait, and 0 only one
-	}
+	c.wake(name, e.str, kind)
 }
 
 // mostReads is how many keys of readers one command looks at.

@@ -97,7 +97,7 @@ func (c *Ctx) listed(e *Entry, o *lockList) (row Reply, ok bool) {
 		return row, false
 	}
 	n, first, wanted, token := int64(0), "", o.owner == "", uint64(0)
-	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+	c.eachHolder(e, kind, func(h lockHolder) bool {
 		c.work(1)
 		if n++; n == 1 {
 			first = h.owner

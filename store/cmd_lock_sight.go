@@ -1,5 +1,7 @@
 package store
 
+import "lockstep/store/redistext"
+
 // sightCommands show every lock, of whatever client, and end one.
 var sightCommands = []Command{
 	{
@@ -51,8 +53,11 @@ func (c *Ctx) lockAt(key []byte) (e *Entry, kind string) {
 
 // kindOf is lockKind, and counts its steps.
 func (c *Ctx) kindOf(e *Entry) string {
-	if e.typ == TypeHash {
-		c.work(min(e.Fields().Len(), lookAtFields))
+	switch e.typ {
+	case TypeString:
+		c.work(keySteps)
+	case TypeHash, TypeSortedSet:
+		c.work(min(e.elems.Len(), lookAtFields) + 3*keySteps)
 	}
 	return c.lockKind(c.DB, e)
 }
@@ -66,7 +71,7 @@ func cmdLockInfo(c *Ctx) Reply {
 		return noTokens
 	}
 	n, owners, newest := int64(0), []Reply{}, uint64(0)
-	c.eachHolder(c.DB, e, func(h lockHolder) bool {
+	c.eachHolder(e, kind, func(h lockHolder) bool {
 		c.work(1)
 		newest = max(newest, h.token)
 		if n++; n <= mostShown {
@@ -83,7 +88,19 @@ func cmdLockInfo(c *Ctx) Reply {
 			fields = append(fields, Str("limit"), Int(limit), Str("free"), Int(limit-l.used))
 		}
 	}
+	switch kind {
+	case kindSemaphore:
+		fields = append(fields, Str("free"), Int(countOf(e)))
+	case kindLatch:
+		fields = append(fields, Str("count"), Int(countOf(e)))
+	}
 	return MapOf(fields...)
+}
+
+// countOf returns the number of a semaphore or a latch.
+func countOf(e *Entry) int64 {
+	n, _ := redistext.ParseInt(stringBytes(e.str)) // it is a number, or the key would have another kind
+	return n
 }
 
 // ttlOf returns the ms until a deadline that the write set seq has set, or -1 without one. In its grace a lease has the rest of that.

@@ -20,5 +20,6 @@ func cmdPublish(c *Ctx) Reply { return c.publish(Channel) }
 func cmdSPublish(c *Ctx) Reply { return c.publish(Shard) }
 
 func (c *Ctx) publish(kind PublishKind) Reply {
+	c.marksCount(c.Args[1])
 	return Int(int64(c.Publish(kind, c.Arg(1), c.Arg(2))))
 }

@@ -141,22 +141,22 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 		c.eventOn(eventGeneric, "expire")
 		c.eventOn(eventExpired, "expired")
 	case o.expire != nil:
-		c.setFresh(o, string(value), c.DeadlineAt(when))
+		c.setFresh(o.has(optNX) || old == nil && c.wasMissing(key), string(value), c.DeadlineAt(when))
 		c.eventOn(eventString, "set")
 		c.eventOn(eventGeneric, "expire")
 	case o.has(optKeepTTL) && old != nil:
 		c.KeepString(c.DB, key, string(value))
 		c.eventOn(eventString, "set")
 	default:
-		c.setFresh(o, string(value), 0)
+		c.setFresh(o.has(optNX), string(value), 0)
 		c.eventOn(eventString, "set")
 	}
 	return reply
 }
 
-// setFresh sets the string. With NX it is a lock.
-func (c *Ctx) setFresh(o stringOptions, value string, deadline int64) {
-	if o.has(optNX) {
+// setFresh sets the string.
+func (c *Ctx) setFresh(lock bool, value string, deadline int64) {
+	if lock {
 		c.SetLock(c.DB, c.Args[1], value, deadline)
 		return
 	}
@@ -182,6 +182,9 @@ func (c *Ctx) setFor(u timeUnit) Reply {
 
 func cmdGet(c *Ctx) Reply {
 	e, ok := c.read(TypeString)
+	if e == nil {
+		c.foundMissing(c.Args[1])
+	}
 	return stringOrNil(e, ok)
 }
 

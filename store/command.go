@@ -184,6 +184,10 @@ type Ctx struct {
 	// InScript is true for commands that a script calls.
 	InScript bool
 
+	// missing has hashes of the keys that the running script has found missing last (see foundMissing).
+	missing [missingKeys]uint64
+	misses  uint8
+
 	// Ready is the key for which a blocking command runs again; nil in the command's first run under the present leader.
 	Ready []byte
 	// Waits means that a leader, perhaps an earlier one, has run the blocking command and found nothing.

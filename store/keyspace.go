@@ -68,7 +68,10 @@ const (
 	formText                   // a number that INCRBYFLOAT stored as text
 
 	// formMarks are the bits of the field form that any key may have.
-	formMarks = formLock | formTold
+	formMarks = formLock | formTold | formSemaphore | formLatch
+	// formSemaphore and formLatch: a script of Redisson has made the number of a semaphore, or of a latch that counts down.
+	formSemaphore strForm = 1 << 4
+	formLatch     strForm = 1 << 5
 	// formLock: the key is a lock, because SET NX, SETNX or LOCK.ACQUIRE has made it.
 	formLock strForm = 1 << 6
 	// formTold: the owner of the lock has been asked to release it (LOCK.REVOKE).

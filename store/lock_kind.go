@@ -23,25 +23,30 @@ const (
 	// Redisson's.
 	kindRLock     = "redisson"
 	kindFairLock  = "redisson-fair"
+	kindFenced    = "redisson-fenced"
 	kindReadWrite = "redisson-readwrite"
+	kindGroup     = "redisson-group"     // the lock of several values: getMultiLock with a name and values
+	kindSemaphore = "redisson-semaphore" // with or without leases of its permits
+	kindLatch     = "redisson-latch"
+
+	kindSymfony = "symfony" // the sorted set of Symfony's RedisStore
 )
 
 // lockKinds are all kinds, for LOCK.LIST … KIND.
-var lockKinds = []string{kindPlain, kindShedLock, kindReentrant, kindExclusive, kindShared, kindLimit, kindRLock, kindFairLock, kindReadWrite}
+var lockKinds = []string{kindPlain, kindShedLock, kindReentrant, kindExclusive, kindShared, kindLimit,
+	kindRLock, kindFairLock, kindFenced, kindReadWrite, kindGroup, kindSemaphore, kindLatch, kindSymfony}
 
 // lockKind returns the kind of a lock, or "" if the key is no lock.
 func (t *Txn) lockKind(db int, e *Entry) string {
 	switch e.typ {
 	case TypeString:
-		switch {
-		case e.form&formLock == 0:
-			return ""
-		case strings.HasPrefix(e.str, "ADDED:") && strings.Contains(e.str, "@"):
-			return kindShedLock
-		}
-		return kindPlain
+		return t.stringKind(db, e)
 	case TypeHash:
 		return t.hashKind(db, e)
+	case TypeSortedSet:
+		if symfonyShape(e.Scores()) {
+			return kindSymfony
+		}
 	case TypeLock:
 		switch e.Lock().mode {
 		case lockExclusive:
@@ -75,28 +80,38 @@ func (t *Txn) hashKind(db int, e *Entry) string {
 		return kindReadWrite
 	case owners && (t.exists(db, queueKey(e.key)) || t.exists(db, timeoutsKey(e.key))):
 		return kindFairLock
+	case owners && t.exists(db, fenceKey(e.key)):
+		return kindFenced
 	case owners:
 		return kindRLock
 	case e.form&formLock != 0:
 		return kindReentrant
+	case groupShape(e.Fields()):
+		return kindGroup
 	}
 	return ""
 }
 
+// uuidLength is the length of a UUID as text.
+const uuidLength = 36
+
 // redissonOwner reports whether a text is the name of an owner of Redisson: a UUID, a colon, and the number of a thread.
 func redissonOwner(text string) bool {
-	const uuid = 36
-	if len(text) < uuid+2 || text[uuid] != ':' {
+	return len(text) >= uuidLength+2 && text[uuidLength] == ':' && isUUID(text[:uuidLength]) && isDigits(text[uuidLength+1:])
+}
+
+func isUUID(text string) bool {
+	if len(text) != uuidLength {
 		return false
 	}
-	for i := range uuid {
+	for i := range uuidLength {
 		c := text[i]
 		dash := i == 8 || i == 13 || i == 18 || i == 23
 		if dash != (c == '-') || !dash && !isHex(c) {
 			return false
 		}
 	}
-	return isDigits(text[uuid+1:])
+	return true
 }
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
@@ -133,6 +148,7 @@ func braced(key string) string {
 
 func queueKey(key string) string    { return "redisson_lock_queue:" + braced(key) }
 func timeoutsKey(key string) string { return "redisson_lock_timeout:" + braced(key) }
+func fenceKey(key string) string    { return "redisson_lock_token:" + braced(key) }
 
 // fairQueue returns the queue of Redisson's fair lock; it may be empty.
 func (t *Txn) fairQueue(db int, key string) *Deque {
@@ -156,14 +172,28 @@ type lockHolder struct {
 	leased         uint64 // see Entry.leased
 }
 
-// eachHolder calls fn for the owners that hold a lock, until fn returns false. The key must be a lock (lockKind).
-func (t *Txn) eachHolder(db int, e *Entry, fn func(h lockHolder) bool) {
-	of := lockHolder{holds: 1, permits: 1, token: t.Token(db, e), until: e.deadline, leased: e.leased}
-	switch e.typ {
-	case TypeString:
+// eachHolder calls fn for the owners that hold a lock of a kind, until fn returns false. The key must be such a lock (kindOf).
+func (c *Ctx) eachHolder(e *Entry, kind string, fn func(h lockHolder) bool) {
+	of := lockHolder{holds: 1, permits: 1, token: c.Token(c.DB, e), until: e.deadline, leased: e.leased}
+	switch kind {
+	case kindSemaphore:
+		c.eachPermit(e, of, fn)
+	case kindLatch:
+	case kindGroup:
+		c.eachValue(e.Fields(), of, fn)
+	case kindSymfony:
+		c.eachSymfony(e.Scores(), of, fn)
+	case kindPlain, kindShedLock:
 		of.owner = e.str
 		fn(of)
-	case TypeHash:
+	case kindExclusive, kindShared, kindLimit:
+		e.Lock().byOwner.Scan(func(h *holder) bool {
+			if !c.holding(h) {
+				return true
+			}
+			return fn(lockHolder{h.owner, h.holds, h.permits, max(h.token, c.tokens.swaps[c.DB]), h.deadline, h.leased})
+		})
+	default:
 		e.Fields().Each(func(f Field) bool {
 			n, ok := redistext.ParseInt(stringBytes(f.Value))
 			if !ok {
@@ -171,13 +201,6 @@ func (t *Txn) eachHolder(db int, e *Entry, fn func(h lockHolder) bool) {
 			}
 			of.owner, of.holds = f.Name, n
 			return fn(of)
-		})
-	case TypeLock:
-		e.Lock().byOwner.Scan(func(h *holder) bool {
-			if !t.holding(h) {
-				return true
-			}
-			return fn(lockHolder{h.owner, h.holds, h.permits, max(h.token, t.tokens.swaps[db]), h.deadline, h.leased})
 		})
 	}
 }

@@ -11,6 +11,38 @@ const (
 	redissonB = "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0:27"
 )
 
+const (
+	symfonyA = "0123456789abcdefghijklmnopqrstuvwxyzABCDEF+="
+	symfonyB = "0123456789abcdefghijklmnopqrstuvwxyzABCDEF/="
+)
+
+// make runs commands that are separated by semicolons; those after "in script: " as one script does.
+func (d *testDB) make(made string) {
+	d.t.Helper()
+	alone, script, _ := strings.Cut(made, "in script: ")
+	for _, line := range strings.Split(alone, "; ") {
+		if line != "" {
+			d.do(words(line)...)
+		}
+	}
+	if script == "" {
+		return
+	}
+	txn := d.begin()
+	c := &Ctx{Txn: txn, DB: d.db, RESP: 2, InScript: true}
+	for _, line := range strings.Split(script, "; ") {
+		c.Args = nil
+		for _, word := range words(line) {
+			c.Args = append(c.Args, []byte(word))
+		}
+		c.Cmd, _ = d.table.Resolve(c.Args)
+		if r := c.Cmd.Run(c); r.IsError() {
+			d.t.Fatalf("%s: %s", line, render(r))
+		}
+	}
+	d.apply(txn)
+}
+
 // TestLockKinds: the server recognises the locks of each library by what that library stores, and takes nothing else for a lock.
 func TestLockKinds(t *testing.T) {
 	for made, want := range map[string]string{
@@ -31,6 +63,40 @@ func TestLockKinds(t *testing.T) {
 		"HSET k mode read " + redissonA + " 1 " + redissonB + " 2":               "redisson-readwrite",
 		"HSET k mode write " + redissonA + ":write 1":                            "redisson-readwrite",
 
+		"HSET k " + redissonA + " 1; SET redisson_lock_token:{k} 7":                                                 "redisson-fenced",
+		"HSET k v " + redissonA + " v:" + redissonA + ":lock_count 1 v:" + redissonA + ":expire_time 1700000001000": "redisson-group",
+		"SET k 1; ZADD {k}:timeout 1700000001000 0123456789abcdef":                                                  "redisson-semaphore",
+		"in script: GET k; SET k 3; PUBLISH redisson_sc:{k} 3":                                                      "redisson-semaphore",
+		"in script: GET k; SET k 3; SPUBLISH redisson_sc:{k} 3; INCRBY k -3":                                        "redisson-semaphore",
+		"in script: GET k; SET k 3 PX 100; PUBLISH redisson_sc:{k} 3":                                               "redisson-semaphore",
+		"in script: EXISTS k; SET k 2; PUBLISH redisson_countdownlatch__channel__{k} 1":                             "redisson-latch",
+		"ZADD k 1700000001000 " + symfonyA:                                                                          "symfony",
+		"ZADD k 1700000001000 " + symfonyA + " 1700000002000 " + symfonyB:                                           "symfony",
+		"ZADD k 1700000001000 " + symfonyA + " 1700000001000 __write__":                                             "symfony",
+		"in script: GET k; SET k v PX 100":                                                                          "plain",
+		"in script: EXISTS k; SET k v EX 100":                                                                       "plain",
+		"in script: GET 1; GET 2; GET k; GET 3; GET 4; GET 5; GET 6; GET 7; GET 8; SET k v PX 100":                  "plain",
+
+		"in script: SET k v PX 100":                                     "",
+		"in script: GET k; SET k v":                                     "",
+		"in script: GET l; SET k v PX 100":                              "",
+		"in script: GET k; SELECT 1; SET k v PX 100; SELECT 0; SET k v": "",
+		"GET k; SET k v PX 100":                                         "",
+		"SET k v; in script: GET k; SET k w PX 100":                     "",
+		"in script: SET k 3; PUBLISH redisson_sc:{k} 3":                 "",
+		"in script: GET k; SET k v; PUBLISH redisson_sc:{k} v":          "",
+		"in script: GET k; SET k 3; PUBLISH redisson_sc:{l} 3":          "",
+		"in script: GET k; SET k 3; PUBLISH redisson_sc: 3":             "",
+		"GET k; SET k 3; PUBLISH redisson_sc:{k} 3":                     "",
+		"SET k 1; ZADD {k}:timeout 1 0123456789abcde":                   "",
+		"SET k 1; SADD {k}:timeout 0123456789abcdef":                    "",
+		"SET k v; ZADD {k}:timeout 1 0123456789abcdef":                  "",
+		"ZADD k 1 " + symfonyA + " 1 other":                             "",
+		"ZADD k 1 " + symfonyA + " 1 " + symfonyB + " 1 __write__":      "",
+		"HSET k v " + redissonA + " other w":                            "",
+		"HSET k v:" + redissonA + ":lock_count 1":                       "",
+		"HSET k v " + redissonA + " v:" + redissonA + ":lock_count x":   "",
+
 		"SET k v PX 100":              "",
 		"SET k v NX; DEL k; SET k v":  "",
 		"HSET k f 1":                  "",
@@ -41,9 +107,7 @@ func TestLockKinds(t *testing.T) {
 		"ZADD k 1 m":                  "",
 	} {
 		d := newTokenDB(t)
-		for _, line := range strings.Split(made, "; ") {
-			d.do(words(line)...)
-		}
+		d.make(made)
 		got := d.do("LOCK.INFO", "k")
 		if want == "" && got != "nil" || want != "" && !strings.Contains(got, `"kind" "`+want+`"`) {
 			t.Errorf("%s: %s, want %q", made, got, want)

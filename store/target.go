@@ -50,13 +50,13 @@ func setString(t target, db int, key, value string, deadline int64) {
 // setLock is setString for a string that is a lock.
 func setLock(t target, db int, key, value string, deadline int64) {
 	setString(t, db, key, value, deadline)
-	markLock(t, db, key)
+	addMarks(t, db, key, formLock)
 }
 
-// markLock marks that a key is a lock.
-func markLock(t target, db int, key string) {
+// addMarks adds marks to a key.
+func addMarks(t target, db int, key string, marks strForm) {
 	if e := t.mutable(db, key); e != nil {
-		e.form |= formLock
+		e.form |= marks
 	}
 }
 

@@ -32,7 +32,9 @@ type Env struct {
 	GiveUp func(db int, key, owner string)
 	// Waiting, if not nil, returns how many clients wait for the lock at a key; EachWaiter, if not nil, calls fn for each of them, in order,
 	// until fn returns false.
-	Waiting    func(db int, key string) int
+	Waiting func(db int, key string) int
+	// Blocked, if not nil, returns how many clients are blocked on a list or sorted set.
+	Blocked    func(db int, key string) int
 	EachWaiter func(db int, key string, fn func(Waiter) bool)
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
@@ -296,8 +298,8 @@ func (t *Txn) SetLock(db int, key []byte, value string, deadline int64) {
 	setLock(t, db, k, value, deadline)
 }
 
-// MarkLock marks that an existing key is a lock.
-func (t *Txn) MarkLock(db int, key []byte) {
+// Mark adds marks (formMarks) to an existing key.
+func (t *Txn) Mark(db int, key []byte, marks strForm) {
 	if t.Older() {
 		return
 	}
@@ -305,7 +307,8 @@ func (t *Txn) MarkLock(db int, key []byte) {
 	t.ws.begin(opMark, db)
 	t.ws.newer = true
 	t.ws.str(k)
-	markLock(t, db, k)
+	t.ws.int(int64(marks))
+	addMarks(t, db, k, marks)
 }
 
 // KeepString makes key a string and keeps its deadline, because a deadline set anew would lose its grace.

@@ -82,7 +82,8 @@ type op byte
 //	| 38 | str key, int token: the owner of a lock has been asked to   |
 //	|    | release it (see tellHolders); since version 2 of an entry   |
 //	| 39 | as 2, but the string is a lock; since version 2 of an entry |
-//	| 40 | str key: the key is a lock; since version 2 of an entry     |
+//	| 40 | str key, int marks: add marks to the key (formMarks); since |
+//	|    | version 2 of an entry                                       |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -276,8 +277,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			setLock(t, db, key, value, deadline)
 		}
 	case opMark:
-		if key := d.Str(); !d.Bad {
-			markLock(t, db, key)
+		if key, marks := d.Str(), d.int(); !d.Bad {
+			if d.Bad = marks&^int64(formMarks) != 0; !d.Bad {
+				addMarks(t, db, key, strForm(marks))
+			}
 		}
 	case opKeep:
 		if key, value := d.Str(), d.Str(); !d.Bad {
