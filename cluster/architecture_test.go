@@ -197,6 +197,7 @@ func TestDesignNamesEveryFile(t *testing.T) {
 var rooms = map[string][]string{
 	"cmd/lockstep/internal/lock": {"server/respclient"},
 	"cmd/lockstep/internal/show": {"server/respclient"},
+	"cmd/lockstep/internal/web":  {"store"},
 
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},

@@ -4,8 +4,8 @@
 // On Linux, event loops (loop_linux.go) serve every connection of a TCP listener, with or without TLS. With a goroutine for
 // each connection, every command would cost a read that finds nothing and the parking and waking of threads. Also, commands
 // that many clients send at once would reach the backend one by one. redcon serves all connections on systems without epoll,
-// and with --without event-loops (Config.Loops < 0). In tests, redcon also serves the connections of ServeConn and of
-// listeners that are not TCP. TestTranscripts and TestTranscriptsWithoutLoops play the same transcripts with loops and with
+// and with --without event-loops (Config.Loops < 0). redcon also serves the connections of ServeConn, as the dashboard's are, and
+// in tests listeners that are not TCP. TestTranscripts and TestTranscriptsWithoutLoops play the same transcripts with loops and with
 // redcon.
 //
 // The path of a command with redcon:

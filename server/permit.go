@@ -225,3 +225,29 @@ func (srv *Server) HasPassword(name string) bool {
 
 // patience returns how long to wait for the leader's answer about the users.
 func (srv *Server) patience() time.Duration { return time.Duration(srv.patient.Load()) }
+
+// StillRight reports whether, as far as this node knows, a user is on and has the password with this hash (store.HashPassword), or needs
+// none.
+func (srv *Server) StillRight(name, hashed string) bool {
+	acc := srv.hub.accounts.get(name)
+	return acc != nil && acc.user.Load().HasPassword(hashed)
+}
+
+// May reports whether, as far as this node knows, a user has the right to a command, so that a page can leave out what the server would
+// refuse. It reports true for a command that the server does not know.
+func (srv *Server) May(name string, command ...string) bool {
+	acc := srv.hub.accounts.get(name)
+	if acc == nil || len(command) == 0 {
+		return false
+	}
+	args := make([][]byte, len(command))
+	for i := range command {
+		args[i] = []byte(command[i])
+	}
+	cmd, _ := srv.table.Resolve(args)
+	if cmd == nil {
+		return true
+	}
+	why, _ := acc.user.Load().Check(cmd, args)
+	return why == store.Allowed
+}

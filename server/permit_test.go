@@ -446,3 +446,42 @@ func TestChangesOfTheClusterNeedAnAnswer(t *testing.T) {
 		c.do(line, "-TRYAGAIN The leader does not answer in time, or there is none: nothing was changed, try again\r\n")
 	}
 }
+
+// TestMay: a page of another protocol learns what the server would refuse, and whether a login is still right.
+func TestMay(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.do("ACL SETUSER op on >p ~a* resetchannels +lock.force +psubscribe +acl|whoami", "+OK\r\n")
+	for command, want := range map[string]bool{
+		"lock.force": true, "lock.force a REASON x": true, "LOCK.FORCE b REASON x": false, "lock.info a": false, "psubscribe __lock@*": false,
+		"acl whoami": true, "acl list": false, "no.such a": true,
+	} {
+		if got := ts.May("op", strings.Fields(command)...); got != want {
+			t.Errorf("%s: %v", command, got)
+		}
+	}
+	if ts.May("nobody", "ping") || ts.May("op") {
+		t.Error("nobody may run anything, and nobody may run nothing")
+	}
+	hash := store.HashPassword([]byte("p"))
+	right := func(want bool) {
+		t.Helper()
+		if got := ts.StillRight("op", hash); got != want {
+			t.Errorf("the login is right: %v, want %v", got, want)
+		}
+	}
+	right(true)
+	if ts.StillRight("op", store.HashPassword([]byte("q"))) || ts.StillRight("nobody", hash) {
+		t.Error("a wrong login is right")
+	}
+	c.do("ACL SETUSER op >q", "+OK\r\n")
+	right(true)
+	c.do("ACL SETUSER op off", "+OK\r\n")
+	right(false)
+	c.do("ACL SETUSER op on <p", "+OK\r\n")
+	right(false)
+	c.do("ACL SETUSER op nopass", "+OK\r\n")
+	right(true)
+	c.do("ACL DELUSER op", ":1\r\n")
+	right(false)
+}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"lockstep/cmd/lockstep/internal/web"
 	"lockstep/server"
 )
 
@@ -81,7 +82,7 @@ func nearHost(host string) bool {
 }
 
 // pages returns the handler of all pages.
-func pages(o options, p *parts) http.Handler {
+func pages(o options, p *parts, log *slog.Logger) http.Handler {
 	g := guardian{p.server, p.server.ProtectedMode}
 	figures := rendering{render: func(w io.Writer) {
 		writeMetrics(w, p.node, p.server)
@@ -93,10 +94,34 @@ func pages(o options, p *parts) http.Handler {
 		metrics = g.only("info", metrics)
 	}
 	slow := http.NewServeMux()
+	board := dashboard(o, p, log)
+	slow.Handle("/ui/", board)
+	slow.Handle("/api/v1/", board)
 	slow.HandleFunc("GET /metrics", metrics)
 	slow.HandleFunc("GET /debug/pprof/", g.only("debug", oneAtATime(pprof.Index)))
 	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", oneAtATime(pprof.Profile)))
 	return promptly(probes(p), slow)
+}
+
+// dashboard returns the handler of /ui/ and /api/v1/.
+func dashboard(o options, p *parts, log *slog.Logger) http.Handler {
+	return web.New(web.Config{
+		Serve: func(c net.Conn) {
+			go func() {
+				if err := p.server.ServeConn(c); err != nil && !errors.Is(err, net.ErrClosed) {
+					log.Debug("a connection of the dashboard", "error", err)
+				}
+			}()
+		},
+		May:         func(user string, command ...string) bool { return p.server.May(user, command...) },
+		StillRight:  func(user, hash string) bool { return p.server.StillRight(user, hash) },
+		HasPassword: func(user string) bool { return p.server.HasPassword(user) },
+		Protected:   func() bool { return p.server.ProtectedMode() },
+		Near:        func(r *http.Request) bool { return near(r.RemoteAddr) && nearHost(r.Host) },
+		Now:         func() time.Duration { return p.clock.Monotonic() },
+		Wall:        func() time.Time { return p.clock.Wall() },
+		TLS:         o.http.tls, Log: log,
+	})
 }
 
 // probes returns the handler of the pages that supervisors ask for.
@@ -113,7 +138,7 @@ func probes(p *parts) http.Handler {
 	return mux
 }
 
-// serveHTTP serves /healthz, /readyz, /metrics and /debug/pprof; it returns nil without --http-listen.
+// serveHTTP serves /healthz, /readyz, /metrics, /debug/pprof, /ui/ and /api/v1/; it returns nil without --http-listen.
 func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 	if o.httpListen == "" {
 		return nil, nil
@@ -122,7 +147,7 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http-listen %s: %w; give an address of this machine and a port that no other process has, or turn it off with --http-listen \"\"", o.httpListen, err)
 	}
-	srv := newHTTPServer(pages(o, p), log)
+	srv := newHTTPServer(pages(o, p, log), log)
 	if o.http.tls {
 		ln = p.server.Listener(ln)
 	}

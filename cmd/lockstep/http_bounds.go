@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"lockstep/cmd/lockstep/internal/web"
 )
 
 // connectionCap limits the number of connections: it closes one of the address that has the most. So a supervisor can always connect.
@@ -188,10 +190,10 @@ func promptly(probes, other http.Handler) http.HandlerFunc {
 	}
 }
 
-// withoutBody refuses a request that has a body, which no page needs: net/http would spend much processor time on the body.
+// withoutBody refuses a request that has a body, but for a small one to the dashboard: net/http would spend much processor time on the body.
 func withoutBody(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength == 0 {
+		if r.ContentLength == 0 || web.TakesBody(r) {
 			pages.ServeHTTP(w, r)
 			return
 		}
@@ -206,4 +208,4 @@ func withoutBody(pages http.Handler) http.Handler {
 	})
 }
 
-const errBody = "no page here takes a body: send the request without one\n"
+const errBody = "this page takes no such body: send the request without one, or a shorter one\n"

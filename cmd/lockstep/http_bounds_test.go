@@ -257,7 +257,7 @@ func TestEveryRequestHasAPace(t *testing.T) {
 		"OPTIONS * HTTP/1.0\r\nConnection: keep-alive", "OPTIONS * HTTP/1.1\r\nHost: localhost", "OPTIONS /healthz HTTP/1.1\r\nHost: localhost",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := newHTTPServer(pages(options{}, &parts{}), slog.New(slog.DiscardHandler))
+			srv := newHTTPServer(pages(options{}, &parts{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 			here, there := net.Pipe()
 			ln := &pipeListener{conns: make(chan net.Conn, 1), over: make(chan struct{})}
 			ln.conns <- there

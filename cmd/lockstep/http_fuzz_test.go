@@ -38,7 +38,7 @@ func FuzzHTTP(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	srv := newHTTPServer(pages(o, p), log)
+	srv := newHTTPServer(pages(o, p, log), log)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	f.Cleanup(func() {

@@ -227,7 +227,7 @@ func TestHTTPLimits(t *testing.T) {
 // TestProbesAreAnsweredInAFlood: a probe is answered at once while a hundred connections request figures as fast as they can.
 func TestProbesAreAnsweredInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pages := pages(options{}, &parts{})
+		pages := pages(options{}, &parts{}, slog.New(slog.DiscardHandler))
 		ask := func(page string) {
 			r := httptest.NewRequest("GET", page, nil)
 			r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"

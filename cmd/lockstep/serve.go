@@ -84,6 +84,7 @@ type parts struct {
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
 	lines       *lineQueue     // what takes the lines of the log; nil in a test
+	clock       cluster.TimeSource
 }
 
 // newEngine makes the engine that runs scripts. srv gets the server later.
@@ -166,7 +167,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
 	}
 	srv.Store(server.New(sc, node, table))
-	p := &parts{listeners: ls, node: node, server: srv.Load()}
+	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}
@@ -206,7 +207,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		return err
 	}
 	p.lines = lines
-	web, err := serveHTTP(o, p, log)
+	pages, err := serveHTTP(o, p, log)
 	if err != nil {
 		return errors.Join(err, p.listeners.close(), p.node.Close())
 	}
@@ -230,7 +231,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		}
 	}
 	err = errors.Join(err, p.node.Close())
-	err = errors.Join(err, stopPages(web))
+	err = errors.Join(err, stopPages(pages))
 	if err == nil {
 		log.Info("Stopped")
 	}
@@ -260,16 +261,16 @@ func (q *lineQueue) die(err error) {
 
 // stopPages stops the HTTP server, if there is one. It cuts connections after pagesTimeout without an error: a stranger may keep one
 // open.
-func stopPages(web *http.Server) error {
-	if web == nil {
+func stopPages(pages *http.Server) error {
+	if pages == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pagesTimeout)
 	defer cancel()
-	if err := web.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := pages.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return web.Close()
+	return pages.Close()
 }
 
 // unready returns why a node is not ready, for the page /readyz; "" if it is ready.

@@ -210,7 +210,7 @@ func TestStoppingIsNotReady(t *testing.T) {
 	if err := p.node.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	handler := pages(o, p)
+	handler := pages(o, p, slog.New(slog.DiscardHandler))
 	look := func(status int, text, ready string) {
 		t.Helper()
 		w := httptest.NewRecorder()

@@ -1,0 +1,173 @@
+package web
+
+import (
+	"errors"
+	"strings"
+)
+
+// mostList is how many bytes of INFO and of CLIENT LIST are kept.
+const mostList = 8 << 20
+
+// ask runs a command of the user.
+func (c *call) ask(db int, args ...string) (any, error) {
+	return c.s.link.do(c.r.Context(), db, mostText, args...)
+}
+
+// lines runs a command that replies a long text, and returns its lines.
+func (c *call) lines(args ...string) ([]string, error) {
+	reply, err := c.s.link.do(c.r.Context(), 0, mostList, args...)
+	if err != nil {
+		return nil, err
+	}
+	switch text := reply.(type) {
+	case string:
+		return strings.Split(strings.TrimRight(text, "\r\n"), "\n"), nil
+	case cut:
+		lines := strings.Split(text.head, "\n")
+		return lines[:len(lines)-1], nil // the last one is not whole
+	}
+	return nil, errReply
+}
+
+// figures are the lines of INFO that the overview shows.
+var figures = []string{"run_id", "uptime_in_seconds", "role", "connected_clients", "blocked_clients", "instantaneous_ops_per_sec", "leases_lengthened_ms", "leases_lengthened_last_ms", "master_link_status", "master_last_io_seconds_ago"}
+
+// infoCommand leaves out the sections that cost most.
+var infoCommand = []string{"INFO", "server", "clients", "stats", "replication"}
+
+// overview is what the node says of itself, of the cluster and of all locks. missing has an error for each part that it does not say.
+type overview struct {
+	info    object
+	members []object
+	stats   object
+	missing map[string]*fault
+}
+
+// overview asks for the parts one by one: without a leader, the node still answers INFO. It does not ask for what the user may not see,
+// which would fill the ACL log.
+func (c *call) overview() (*overview, error) {
+	o := &overview{missing: map[string]*fault{}}
+	for _, part := range []struct {
+		name    string
+		command []string
+		take    func() error
+	}{
+		{"info", infoCommand, func() (err error) { o.info, err = c.info(); return err }},
+		{"members", []string{"LOCKSTEP", "MEMBERS"}, func() (err error) { o.members, err = c.members(); return err }},
+		{"stats", []string{"LOCK.STATS", "TOP", "10"}, func() (err error) { o.stats, err = c.stats(); return err }},
+	} {
+		err := error(refusal("NOPERM the user has no permissions to run " + strings.Join(part.command[:min(2, len(part.command))], " ")))
+		if c.May(c.s.user, part.command...) {
+			err = part.take()
+		}
+		if errors.Is(err, errGone) {
+			return nil, err
+		}
+		if err != nil {
+			o.missing[part.name] = faultOf(err)
+		}
+	}
+	if len(o.missing) == 3 { // nothing at all: say why
+		return nil, o.missing["info"]
+	}
+	return o, nil
+}
+
+func (c *call) info() (object, error) {
+	lines, err := c.lines(infoCommand...)
+	if err != nil {
+		return nil, err
+	}
+	all := object{}
+	for _, line := range lines {
+		if name, value, is := strings.Cut(strings.TrimRight(line, "\r"), ":"); is {
+			all[name] = value
+		}
+	}
+	some := object{}
+	for _, name := range figures {
+		if _, is := all[name]; !is {
+			continue
+		}
+		if some[name] = all[name]; isNumber(all.text(name)) {
+			some[name] = all.number(name)
+		}
+	}
+	return some, nil
+}
+
+func isNumber(text string) bool {
+	return text != "" && len(text) < 19 && strings.Trim(text, "0123456789") == ""
+}
+
+func (c *call) members() ([]object, error) {
+	reply, err := c.ask(0, "LOCKSTEP", "MEMBERS")
+	if err != nil {
+		return nil, err
+	}
+	return toObjects(reply)
+}
+
+func (c *call) stats() (object, error) {
+	reply, err := c.ask(0, "LOCK.STATS", "TOP", "10")
+	if err != nil {
+		return nil, err
+	}
+	o, err := toObject(reply)
+	if err != nil {
+		return nil, err
+	}
+	for name := range o {
+		o.nested(name)
+	}
+	return o, nil
+}
+
+// mostClients is how many clients a page has.
+const mostClients = 1000
+
+// clients returns the clients of this node, at most mostClients, and how many there are.
+func (c *call) clients() (list []object, all int, err error) {
+	lines, err := c.lines("CLIENT", "LIST")
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, line := range lines[:min(len(lines), mostClients)] {
+		o := object{}
+		for pair := range strings.SplitSeq(strings.TrimRight(line, "\r"), " ") {
+			if name, value, is := strings.Cut(pair, "="); is {
+				if o[name] = value; isNumber(value) && name != "name" && name != "user" {
+					o[name] = o.number(name)
+				}
+			}
+		}
+		list = append(list, o)
+	}
+	return list, len(lines), nil
+}
+
+// administer runs a command of an operator that replies OK.
+func (c *call) administer(args ...string) error {
+	_, err := c.ask(0, args...)
+	return err
+}
+
+// rights are what the pages need, by name.
+var rights = []struct {
+	name    string
+	command []string
+}{
+	{"overview", []string{"info"}}, {"stats", []string{"lock.stats"}}, {"list", []string{"lock.list"}}, {"info", []string{"lock.info"}},
+	{"waiters", []string{"lock.waiters"}}, {"history", []string{"lock.history"}}, {"force", []string{"lock.force"}}, {"clients", []string{"client", "list"}},
+	{"members", []string{"lockstep", "members"}}, {"transfer", []string{"lockstep", "transfer"}}, {"remove", []string{"lockstep", "remove", "x"}},
+	{"events", []string{"psubscribe", lockChannels}},
+}
+
+// may returns the rights of the user. The rights to a key may be fewer.
+func (c *call) may() map[string]bool {
+	m := make(map[string]bool, len(rights))
+	for _, r := range rights {
+		m[r.name] = c.May(c.s.user, r.command...)
+	}
+	return m
+}

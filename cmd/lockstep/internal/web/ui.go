@@ -1,0 +1,5 @@
+package web
+
+func uiRoutes() []route { return nil }
+
+func (c *call) showFault(f *fault) { c.writeFault(f) }
