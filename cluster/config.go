@@ -130,7 +130,7 @@ type Config struct {
 	Table   *store.Table
 	Scripts ScriptStopper
 	// Sink receives published messages on every node, in log order; a store.KeySink also the write sets, a store.AccountSink the
-	// changed users.
+	// changed users, a store.LockSink the events of locks.
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int

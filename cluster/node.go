@@ -142,6 +142,9 @@ func newNode(cfg Config) (_ *Node, err error) {
 	if accounts, ok := cfg.Sink.(store.AccountSink); ok {
 		n.fsm.Introduce(accounts)
 	}
+	if locks, ok := cfg.Sink.(store.LockSink); ok {
+		n.fsm.Witness(locks)
+	}
 	if keys, ok := cfg.Sink.(store.KeySink); ok {
 		n.fsm.Show(keys)
 	}

@@ -26,6 +26,7 @@ type FSM struct {
 	keys store.KeySink // receives applied write sets; may be nil
 
 	accounts store.AccountSink // receives the ACL users; may be nil
+	locks    store.LockSink    // receives the events of locks; may be nil
 
 	room  room
 	brake func(bytes int) // the function that Brake has set
@@ -58,6 +59,9 @@ func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
 // Introduce sets who is told of the ACL users after every change and restore. It must be called before the first entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
+
+// Witness sets who is told of the events of locks. It must be called before the first entry is applied.
+func (f *FSM) Witness(locks store.LockSink) { f.locks = locks }
 
 // Brake sets the function that store.Store.Brake describes. The function runs under the FSM's lock, so it must not wait for the FSM.
 func (f *FSM) Brake(brake func(bytes int)) {
@@ -120,6 +124,8 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
+	told := f.locks != nil && f.locks.Wanted()
+	f.store.Witness(told)
 	if err := f.store.ApplyVersion(e.Version, e.Writes, f.seq+1, &sink); err != nil {
 		return out, err
 	}
@@ -133,6 +139,9 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.done.add(list, before, f.lease)
 	f.measure()
 	f.tellAccounts(f.seq)
+	if told {
+		f.locks.Locked(f.seq, store.Time{Lease: f.lease, Wall: f.wall}, f.store.LockEvents())
+	}
 	out.Accepted, out.Sequence, out.Lease, out.Messages = true, f.seq, f.lease, sink.used
 	return out, nil
 }

@@ -108,6 +108,9 @@ func (f *FSM) Restore(in io.Reader, index uint64) error {
 		f.keys.Missed()
 	}
 	f.tellAccounts(f.store.AccountsVersion())
+	if f.locks != nil {
+		f.locks.Lost(f.seq, store.Time{Lease: f.lease, Wall: f.wall})
+	}
 	return nil
 }
 

@@ -12,7 +12,7 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	found := map[*store.Command]cluster.OwnKind{}
 	for cmd := range handlers {
 		switch cmd.FullName() {
-		case "command", "command|docs", "command|info", "command|list", "client|list", "client|kill", "slowlog|get", "latency|histogram", "acl|log", "acl|cat",
+		case "command", "command|docs", "command|info", "command|list", "client|list", "client|kill", "slowlog|get", "lock.history", "lock.stats", "latency|histogram", "acl|log", "acl|cat",
 			"pubsub|channels", "pubsub|shardchannels", "pubsub|numsub", "pubsub|shardnumsub":
 			found[cmd] = cluster.OwnList
 		case "info", "config|get", "memory|stats", "memory|doctor":

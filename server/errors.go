@@ -12,6 +12,8 @@ import (
 // These are the errors that clients see. An error that Redis 7.0 has, too, has the text of Redis.
 const (
 	errTickets        store.Error = "ERR a connection may have 1000 tickets (QUEUE): give some up (LOCK.RELEASE), or use another connection"
+	errLockEvent      store.Error = "ERR unknown event: LOCK.HISTORY knows granted, renewed, released, expired, forced, revoked, replaced, moved, flushed, swapped and gap"
+	errTop            store.Error = "ERR TOP takes a number of locks from 0 to 1000"
 	errMaxClients     store.Error = "ERR max number of clients reached"
 	errBehind         store.Error = "CLUSTERDOWN This node has yet to learn the latest users from the leader; the command was not executed, try again"
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/server/history"
 	"lockstep/store"
 	"lockstep/store/redistext"
 )
@@ -26,6 +27,10 @@ type Hub struct {
 	tracker *tracker
 
 	accounts *accounts
+
+	locks     *history.History
+	watchers  table[*subscribers] // those of patterns that begin with lockEvents
+	lockNames atomic.Int64        // how many channels and patterns that begin with lockEvents have subscribers; readable without mu
 }
 
 var (
@@ -48,10 +53,12 @@ func (subs *subscribers) each() map[*session]struct{} {
 
 // NewHub returns a hub without subscribers.
 func NewHub() *Hub {
-	return &Hub{
+	h := &Hub{
 		tracker:  newTracker(),
 		accounts: newAccounts(),
 	}
+	h.locks = history.New(historySize, history.Most, h.tellOfLock)
+	return h
 }
 
 // subKind is one of the three kinds of subscription, and an index of subWords.
@@ -96,7 +103,7 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 		return
 	}
 	d.deliver(subChannel, h.subscribersOf(subChannel, channel), channel, message)
-	h.matches(channel, func(pattern string, subs map[*session]struct{}) {
+	h.matches(&h.patterns, channel, func(pattern string, subs map[*session]struct{}) {
 		d.deliver(subPattern, subs, pattern, channel, message)
 	})
 }
@@ -110,17 +117,17 @@ const (
 	fewSteps   = 256
 )
 
-// matches calls do for each pattern that matches the channel. It may leave out slow patterns, and patterns of clients cut off. The caller
+// matches calls do for each pattern among those that matches the channel. It may leave out slow patterns, and patterns of clients cut off. The caller
 // holds mu for reading.
-func (h *Hub) matches(channel string, do func(pattern string, subs map[*session]struct{})) {
-	if h.patterns.len() > manyPatterns {
+func (h *Hub) matches(among *table[*subscribers], channel string, do func(pattern string, subs map[*session]struct{})) {
+	if among.len() > manyPatterns {
 		clock := h.clock()
 		began := clock()
 		defer func() { h.matched(began, clock()) }()
 	}
 	steps, cuts, most := 0, 0, matchSteps
-	for i := range h.patterns.parts {
-		for pattern, subs := range h.patterns.parts[i].m {
+	for i := range among.parts {
+		for pattern, subs := range among.parts[i].m {
 			if steps > matchSteps {
 				if cuts < matchCuts {
 					h.cutOffMostPatterns(cuts > 0)
@@ -267,7 +274,7 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 		return len(h.subscribersOf(subShard, channel))
 	}
 	n := len(h.subscribersOf(subChannel, channel))
-	h.matches(channel, func(_ string, subs map[*session]struct{}) { n += len(subs) })
+	h.matches(&h.patterns, channel, func(_ string, subs map[*session]struct{}) { n += len(subs) })
 	return n
 }
 
@@ -307,6 +314,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 			h.heard.Add(1)
 			subs = &subscribers{}
 			all.put(name, subs)
+			h.watchLocks(kind, name, subs)
 		}
 		subs.put(s, struct{}{})
 		s.subs[kind].put(name, struct{}{})
@@ -333,6 +341,7 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	if len(subs.m) == 0 {
 		h.heard.Add(-1)
 		all.drop(name)
+		h.leaveLocks(kind, name)
 	}
 	s.subs[kind].drop(name)
 	s.holds(-subscriptionCost - int64(len(name)))

@@ -2,10 +2,12 @@ package server
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"lockstep/server/history"
 	"lockstep/store"
 	"lockstep/store/redistext"
 )
@@ -52,7 +54,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 			apply: func(v string) { p.maxLag.Store(number(v)) }},
 		{name: "enable-debug-command", fixed: true, value: cfg.EnableDebugCommand},
 	}
-	list := append(acting, p.watching()...)
+	list := append(acting, p.watching(cfg.Hub.locks)...)
 	list = append(list, secrecy(cfg)...)
 	list = append(list, forms()...)
 	list = append(list, describing(cfg)...)
@@ -77,7 +79,7 @@ func forms() []*paramDef {
 }
 
 // watching returns the parameters of the slow log, of the latency statistics of commands and of the latency monitor.
-func (p *params) watching() []*paramDef {
+func (p *params) watching(locks *history.History) []*paramDef {
 	return []*paramDef{
 		{name: "slowlog-log-slower-than", kind: intParam, min: -1, max: math.MaxInt64, value: "10000",
 			apply: func(v string) { p.slowerThan.Store(number(v)); p.setAlarm() }},
@@ -87,6 +89,8 @@ func (p *params) watching() []*paramDef {
 			apply: func(v string) { p.untracked.Store(v == "no") }},
 		{name: "latency-tracking-info-percentiles", value: "50 99 99.9", check: checkPercentiles,
 			apply: func(v string) { p.percentiles.Store(percentilesOf(v)) }},
+		{name: "lock-audit", kind: enumParam, words: lockAudit, value: "yes",
+			apply: func(v string) { locks.SetMode(history.Mode(slices.Index(lockAudit, v))) }},
 		{name: "latency-monitor-threshold", kind: intParam, max: math.MaxInt64, value: "0",
 			apply: func(v string) { p.spikeFrom.Store(number(v)); p.setAlarm() }},
 	}

@@ -20,7 +20,7 @@ func rows() []row {
 	var all []row
 	for _, group := range [][]row{
 		connectionRows(), aclRows(), clientRows(), commandRows(), configRows(), pubsubRows(), multiRows(),
-		serverRows(), clusterRows(), observeRows(), lockstepRows(),
+		serverRows(), clusterRows(), observeRows(), historyRows(), lockstepRows(),
 		memoryRows(), replicationRows(), curiousRows(),
 	} {
 		all = append(all, group...)

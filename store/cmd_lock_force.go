@@ -58,6 +58,7 @@ func cmdLockForce(c *Ctx) Reply {
 			others = l.Len() > len(ended) // some may only keep their places
 		}
 	}
+	c.judged(LockForced, kind, c.Args[3], len(ended))
 	c.end(e, kind, ended, others)
 	c.Publish(Channel, eventChannel(c.DB, "forced"), forcedMessage(c.Args[1], c.Args[3], kind, c.Caller, ended))
 	if kind == kindLatch {
@@ -115,7 +116,7 @@ func (c *Ctx) endReads(name string, h lockHolder, looked *int) {
 		*looked++
 		c.work(keySteps)
 		k := stringBytes(readKey(name, h.owner, i))
-		if c.LookupWrite(c.DB, k) != nil && c.mayRun(del, delCommand, k) {
+		if c.LookupWrite(c.DB, k) != nil && c.MayRun(del, delCommand, k) {
 			c.Delete(c.DB, k)
 		}
 	}

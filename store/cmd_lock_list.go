@@ -65,7 +65,7 @@ func cmdLockList(c *Ctx) Reply {
 		if !walk.visit(e.hash()) {
 			return false
 		}
-		if row, ok := c.listed(e, &o); ok && o.matches(c, e.key) && c.mayRun(info, lockInfo, stringBytes(e.key)) {
+		if row, ok := c.listed(e, &o); ok && o.matches(c, e.key) && c.MayRun(info, lockInfo, stringBytes(e.key)) {
 			list = append(list, row)
 			walk.size += Extent([]Reply{row}, scanPart)
 		}
@@ -76,8 +76,8 @@ func cmdLockList(c *Ctx) Reply {
 
 var lockInfo = []byte("lock.info")
 
-// mayRun reports whether the user may run a command.
-func (c *Ctx) mayRun(cmd *Command, args ...[]byte) bool {
+// MayRun reports whether the user may run a command.
+func (c *Ctx) MayRun(cmd *Command, args ...[]byte) bool {
 	if c.User == nil {
 		return true
 	}

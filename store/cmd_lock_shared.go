@@ -17,7 +17,7 @@ func (c *Ctx) acquireLock(l *lockCall, e *Entry) (reply Reply, granted bool) {
 		return Reply{}, false
 	}
 	if h != nil {
-		c.drop(c.DB, l.key, l.owner)
+		c.dropLapsed(c.DB, l.key, l.owner)
 	}
 	return c.join(l), true
 }
@@ -197,6 +197,7 @@ func cmdLockRevoke(c *Ctx) Reply {
 	}
 	if told > 0 {
 		c.tell(c.DB, key)
+		c.judged(LockRevoked, c.kindOf(e), c.Args[3], int(told))
 		c.Publish(Channel, eventChannel(c.DB, "revoked"), revokedMessage(key, c.Args[3], c.tokens.last))
 	}
 	return Int(told)

@@ -129,7 +129,7 @@ func (c *Ctx) waitersOf(e *Entry, kind string) (n int64) {
 // readsQueue reports whether the user may read the queue of Redisson's fair lock, which is a key of its own.
 func (c *Ctx) readsQueue(key string) bool {
 	cmd := c.Cmd.table.Lookup(llenCommand)
-	return c.mayRun(cmd, llenCommand, stringBytes(queueKey(key)))
+	return c.MayRun(cmd, llenCommand, stringBytes(queueKey(key)))
 }
 
 var llenCommand = []byte("llen")

@@ -77,7 +77,7 @@ var newerRows = map[string]recordedRow{
 
 // ownRows are commands that Redis 7.0 does not have: lockstep's own, and those of newer servers.
 var ownRows = map[string]bool{"lock.token": true, "lock.check": true, "lock.fence": true, "lock.acquire": true, "lock.renew": true,
-	"lock.release": true, "lock.revoke": true, "lock.info": true, "lock.waiters": true, "lock.list": true, "lock.force": true, "delex": true, "delifeq": true}
+	"lock.release": true, "lock.revoke": true, "lock.info": true, "lock.waiters": true, "lock.list": true, "lock.force": true, "lock.history": true, "lock.stats": true, "delex": true, "delifeq": true}
 
 func TestRowsEqualRedis(t *testing.T) {
 	f, err := os.Open("testdata/command-info.jsonl")

@@ -262,7 +262,8 @@ type Store struct {
 	libs     *librarySet
 	config   config
 	accounts accounts
-	newest   uint64 // the result of Newest; not part of the state
+	newest   uint64   // the result of Newest; not part of the state
+	witness  *witness // tells the events of locks; nil: nobody wants them. Not part of the state
 
 	hashes    hashCache       // of keys; not part of the state
 	ahead     Ahead           // for readAhead; not part of the state

@@ -54,7 +54,7 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 			if _, h, leased := d.holder(); leased {
 				v.set(at, LeasedKey{db, key, h.owner, h.deadline})
 			}
-		case opDrop:
+		case opDrop, opLapse:
 			v.set(at, LeasedKey{DB: db, Key: d.Str(), Owner: d.Str()})
 		case opFlush:
 			v.wipe(db)

@@ -244,7 +244,7 @@ func applyLock(t target, o op, d *decoder, db int) {
 			h.owner = string([]byte(h.owner))
 			d.Bad = !setHolder(t, db, key, mode, h, leased)
 		}
-	case opDrop:
+	case opDrop, opLapse:
 		if owner := d.Str(); !d.Bad {
 			d.Bad = !dropHolder(t, db, key, owner)
 		}

@@ -127,7 +127,7 @@ func isDigits(text string) bool {
 
 func isCount(text string) bool {
 	n, ok := redistext.ParseInt(stringBytes(text))
-	return ok && n > 0
+	return ok && n >= 0 // a script of Redisson counts down to 0 before it deletes the field
 }
 
 // exists reports whether a key exists, for a reply that does not depend on that alone.
@@ -196,8 +196,8 @@ func (c *Ctx) eachHolder(e *Entry, kind string, fn func(h lockHolder) bool) {
 	default:
 		e.Fields().Each(func(f Field) bool {
 			n, ok := redistext.ParseInt(stringBytes(f.Value))
-			if !ok {
-				return true // the field mode
+			if !ok || n == 0 {
+				return true // the field mode, or an owner that has just lost the lock
 			}
 			of.owner, of.holds = f.Name, n
 			return fn(of)

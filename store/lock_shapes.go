@@ -63,7 +63,7 @@ const noLease = 922337203685477
 // eachPermit calls fn for the permits of a semaphore with leases, if the user may read their key.
 func (c *Ctx) eachPermit(e *Entry, of lockHolder, fn func(h lockHolder) bool) {
 	z := c.permits(c.DB, e.key)
-	if z == nil || !c.mayRun(c.Cmd.table.Lookup(zrangeCommand), zrangeCommand, stringBytes(permitsKey(e.key)), zeroText, zeroText) {
+	if z == nil || !c.MayRun(c.Cmd.table.Lookup(zrangeCommand), zrangeCommand, stringBytes(permitsKey(e.key)), zeroText, zeroText) {
 		return
 	}
 	of.token = 0 // the token of the key changes with its number

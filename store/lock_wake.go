@@ -56,7 +56,7 @@ func signalKey(key string) string {
 // signal wakes a client of python-redis-lock, if one waits and the user may do that.
 func (c *Ctx) signal(name string) {
 	key := stringBytes(signalKey(name))
-	if len(key) == 0 || c.env.Blocked == nil || c.env.Blocked(c.DB, string(key)) == 0 || !c.mayRun(c.Cmd.table.Lookup(lpushCommand), lpushCommand, key, oneText) {
+	if len(key) == 0 || c.env.Blocked == nil || c.env.Blocked(c.DB, string(key)) == 0 || !c.MayRun(c.Cmd.table.Lookup(lpushCommand), lpushCommand, key, oneText) {
 		return
 	}
 	c.work(keySteps)
@@ -99,7 +99,7 @@ func (c *Ctx) mayEnd(e *Entry, kind string, ended int) Error {
 	switch {
 	case c.permits(c.DB, e.key) == nil:
 		return ErrLockAnonymous
-	case !c.mayRun(zrem, zremCommand, key, oneText):
+	case !c.MayRun(zrem, zremCommand, key, oneText):
 		return ErrNoPermKey
 	}
 	return ""

@@ -28,7 +28,7 @@ var shapes = [...]string{
 	opSetAdd: "ks", opSetRemove: "ks", opScoreSet: "ksi", opScoreRemove: "ks", opScoreSetLarge: "ksi",
 	opConfig: "ss", 27: "ss", 28: "s",
 	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
-	opTokens: "i", opHold: "ksiiiiiiii", opDrop: "ks", opTell: "ui", opLock: "ksi", opMark: "ui",
+	opTokens: "i", opHold: "ksiiiiiiii", opDrop: "ks", opTell: "ui", opLock: "ksi", opMark: "ui", opLapse: "ks",
 }
 
 // known reports whether an operation has a shape. Operations without arguments have an empty one, like unused codes.

@@ -11,9 +11,14 @@ func (t *Txn) hold(db int, key []byte, mode lockMode, h holder, leased bool) {
 }
 
 // drop removes a holder of the lock at a key. Clients that wait for the lock may get it now.
-func (t *Txn) drop(db int, key []byte, owner string) {
+func (t *Txn) drop(db int, key []byte, owner string) { t.dropBy(opDrop, db, key, owner) }
+
+// dropLapsed is drop for a holder whose time is over.
+func (t *Txn) dropLapsed(db int, key []byte, owner string) { t.dropBy(opLapse, db, key, owner) }
+
+func (t *Txn) dropBy(o op, db int, key []byte, owner string) {
 	k := bytesToString(key)
-	t.ws.begin(opDrop, db)
+	t.ws.begin(o, db)
 	t.ws.newer = true
 	t.ws.str(k)
 	t.ws.str(owner)
@@ -75,7 +80,7 @@ func (t *Txn) expireSeenHolders(bytes int) {
 func (t *Txn) settle(db int, e *Entry, h *holder) {
 	switch key := stringBytes(e.key); {
 	case t.ended(h):
-		t.drop(db, key, h.owner)
+		t.dropLapsed(db, key, h.owner)
 	case h.holds > 0 && t.past(h.deadline, h.leased):
 		t.lapseHolder(db, key, e.Lock().mode, *h, false)
 	}

@@ -84,6 +84,8 @@ type op byte
 //	| 39 | as 2, but the string is a lock; since version 2 of an entry |
 //	| 40 | str key, int marks: add marks to the key (formMarks); since |
 //	|    | version 2 of an entry                                       |
+//	| 41 | as 37, but because the holder's time is over; since         |
+//	|    | version 2 of an entry                                       |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -124,6 +126,7 @@ const (
 	opTell   op = 38
 	opLock   op = 39
 	opMark   op = 40
+	opLapse  op = 41
 )
 
 // maxPatch is the largest offset of opPatch.
@@ -245,6 +248,7 @@ func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink)
 	if s.anyLarge() {
 		ahead = len(d.B)
 	}
+	w := s.watching()
 	for len(d.B) > 0 {
 		if len(d.B) <= ahead {
 			ahead = s.readAhead(d.B, db)
@@ -252,12 +256,16 @@ func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink)
 		o := d.op()
 		if o == opDB {
 			db = d.db()
-		} else if !s.applyOne(&t, o, &d, db, sink) {
-			return fmt.Errorf("%w: unknown operation %d", ErrCorrupt, o)
+		} else {
+			w.look(o, d, db)
+			if !s.applyOne(&t, o, &d, db, sink) {
+				return fmt.Errorf("%w: unknown operation %d", ErrCorrupt, o)
+			}
 		}
 		if d.Bad {
 			return fmt.Errorf("%w: operation %d is cut short, out of range or on a key of another type", ErrCorrupt, o)
 		}
+		w.seen(o)
 	}
 	return nil
 }
@@ -318,7 +326,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			d.Bad = !hashDelete(t, db, key, field)
 		}
 	case opPublish:
-		if kind, channel, msg := d.int(), d.Str(), d.Str(); !d.Bad && sink != nil {
+		if kind, channel, msg := d.int(), d.Str(), d.Str(); !d.Bad && sink != nil && PublishKind(kind) != Audit {
 			sink.Publish(PublishKind(kind), string([]byte(channel)), string([]byte(msg)))
 		}
 	case opFlush:
@@ -357,7 +365,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		applyList(t, o, d, db)
 	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
 		applyMember(t, o, d, db)
-	case opHold, opDrop, opTell:
+	case opHold, opDrop, opTell, opLapse:
 		applyLock(t, o, d, db)
 	case opUserSet, opUserDelete:
 		s.applyUser(o, d, t.seq)

@@ -31,7 +31,7 @@ func TestOwnTranscriptsThroughAFollower(t *testing.T) {
 	}
 	for _, path := range files {
 		name := filepath.Base(path)
-		if name == "lock-messages.txt" {
+		if name == "lock-messages.txt" || name == "history.txt" { // a follower applies a write a moment after the leader has answered
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/server"
 	"lockstep/store"
 )
 
@@ -144,11 +145,11 @@ The LOCK commands are lockstep's own. DELEX is a command of Redis 8.4, and DELIF
 |---|---|
 `
 
-// writeOwn lists the commands on data that Redis 7.0.15 does not have.
+// writeOwn lists the commands on data, and on locks, that Redis 7.0.15 does not have.
 func writeOwn(b *strings.Builder, ofRedis []Command) {
 	b.WriteString(ownHead)
-	for _, c := range store.NewTable(store.Commands()).All() {
-		if c.Run != nil && !slices.ContainsFunc(ofRedis, func(r Command) bool { return r.Name == c.Name }) {
+	for _, c := range store.NewTable(store.Commands(), server.Commands()).All() {
+		if (c.Run != nil || c.Group == "lock") && !slices.ContainsFunc(ofRedis, func(r Command) bool { return r.Name == c.Name }) {
 			fmt.Fprintf(b, "| %s %s | %s |\n", display(c.Name), strings.ReplaceAll(c.Usage, "|", "\\|"), c.Summary)
 		}
 	}

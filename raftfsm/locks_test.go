@@ -1,0 +1,56 @@
+package raftfsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"lockstep/store"
+)
+
+// told is a LockSink that records what it is told.
+type told struct {
+	off  bool
+	list []string
+}
+
+func (t *told) Wanted() bool { return !t.off }
+
+func (t *told) Locked(seq uint64, at store.Time, events []store.LockEvent) {
+	line := fmt.Sprintf("%d at %d", seq, at.Wall)
+	for _, e := range events {
+		line += fmt.Sprintf(" %v %s", e.How, e.Owner)
+	}
+	t.list = append(t.list, line)
+}
+
+func (t *told) Lost(seq uint64, _ store.Time) {
+	t.list = append(t.list, fmt.Sprintf("lost until %d", seq))
+}
+
+// TestLockSink: a LockSink hears of each write set that takes effect, also after a snapshot, and then knows what it has missed.
+func TestLockSink(t *testing.T) {
+	sink := &told{}
+	f := New(nil)
+	f.Witness(sink)
+	lock := func(owner string) func(*store.Txn) {
+		return func(t *store.Txn) { t.SetLock(0, []byte("k"), owner, 0) }
+	}
+	first, stale := propose(f, 1, lock("a")), propose(f, 1, lock("stale"))
+	apply(t, f, 1, first)
+	apply(t, f, 2, stale)
+	apply(t, f, 3, propose(f, 1, func(t *store.Txn) { t.SetString(0, []byte("other"), "x", 0) }))
+	if err := f.Restore(bytes.NewReader(encode(t, f)), 3); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, f, 4, propose(f, 1, lock("b")))
+	sink.off = true
+	apply(t, f, 5, propose(f, 1, lock("c")))
+	sink.off = false
+	apply(t, f, 6, propose(f, 1, func(t *store.Txn) { t.Delete(0, []byte("k")) }))
+	want := []string{"1 at 1700000000001000 granted a", "2 at 1700000000001000", "lost until 2", "3 at 1700000000001000 replaced a granted b", "5 at 1700000000001000 released c"}
+	if !slices.Equal(sink.list, want) {
+		t.Errorf("got %q, want %q", sink.list, want)
+	}
+}

@@ -1,0 +1,177 @@
+// Package history keeps what has happened to locks: the latest events in memory, and their numbers.
+//
+// A node finds the events in the log entries that it applies, so all nodes have the same events with the same numbers. Only where a node
+// has got a snapshot in place of entries, events are missing; the history says so (store.LockGap).
+package history
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"lockstep/store"
+)
+
+// Mode says which events a History keeps.
+type Mode int32
+
+const (
+	Off   Mode = iota
+	Most       // all but renewals, of which there are many
+	Every      // all
+)
+
+// Event is an event with its place in the log and its time.
+type Event struct {
+	store.LockEvent
+	Seq   uint64 // number of the write set; several events may have one number
+	At    int64  // Unix time in ms
+	Lease int64  // the same time on the lease clock, in ms
+}
+
+// History implements store.LockSink.
+type History struct {
+	mode atomic.Int32
+	tell func(Event) // gets each event as it comes, in order; nil: nobody
+
+	mu     sync.Mutex
+	ring   ring
+	latest Event             // only the place and the time of the last write set
+	more   chan struct{}     // closed when the next event comes; nil: nobody waits
+	counts map[string]Counts // by kind
+}
+
+// Counts are the numbers of the events of a kind of lock, indexed by store.LockHow.
+type Counts [store.LockGap + 1]uint64
+
+// mostKinds bounds History.counts: there are a dozen kinds.
+const mostKinds = 100
+
+// New returns a History that keeps events of about that many bytes. tell, if not nil, gets each event; it must not block.
+func New(bytes int, mode Mode, tell func(Event)) *History {
+	h := &History{ring: newRing(bytes), tell: tell, counts: map[string]Counts{}}
+	h.mode.Store(int32(mode))
+	return h
+}
+
+// SetMode changes which events are kept from now on.
+func (h *History) SetMode(m Mode) {
+	before := Mode(h.mode.Swap(int32(m)))
+	if m != before {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gap(h.latest.Seq, store.Time{Wall: h.latest.At * 1000, Lease: h.latest.Lease}, "lock-audit has changed")
+	}
+}
+
+// Wanted implements store.LockSink.
+func (h *History) Wanted() bool { return Mode(h.mode.Load()) != Off }
+
+// Locked implements store.LockSink.
+func (h *History) Locked(seq uint64, at store.Time, events []store.LockEvent) {
+	every := Mode(h.mode.Load()) == Every
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latest = Event{Seq: seq, At: at.Wall / 1000, Lease: at.Lease}
+	for i := range events {
+		if events[i].How == store.LockRenewed && !every {
+			continue
+		}
+		h.put(Event{events[i], seq, at.Wall / 1000, at.Lease})
+	}
+	h.wake()
+}
+
+// Lost implements store.LockSink.
+func (h *History) Lost(seq uint64, at store.Time) {
+	if !h.Wanted() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gap(seq, at, "a snapshot has replaced the state")
+}
+
+// gap says that events until the write set seq are missing; mu is held.
+func (h *History) gap(seq uint64, at store.Time, why string) {
+	h.put(Event{store.LockEvent{How: store.LockGap, Reason: why}, seq, at.Wall / 1000, at.Lease})
+	h.wake()
+}
+
+// put keeps an event; mu is held.
+func (h *History) put(e Event) {
+	h.ring.add(&e)
+	counts, known := h.counts[e.Kind]
+	if known || len(h.counts) < mostKinds {
+		counts[e.How]++
+		h.counts[e.Kind] = counts
+	}
+	if h.tell != nil {
+		h.tell(e)
+	}
+}
+
+// wake lets the method Next go on; mu is held.
+func (h *History) wake() {
+	if h.more != nil {
+		close(h.more)
+		h.more = nil
+	}
+}
+
+// Counts returns the numbers of events since the start, by kind. Events of no lock have the kind "".
+func (h *History) Counts() map[string]Counts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make(map[string]Counts, len(h.counts))
+	for kind, c := range h.counts {
+		list[kind] = c
+	}
+	return list
+}
+
+// Each calls fn with the kept events, the oldest first, until fn returns false. Events may come meanwhile. The first event is a gap if older
+// ones have been dropped.
+func (h *History) Each(fn func(e *Event) bool) {
+	h.mu.Lock()
+	blocks, dropped := h.ring.view()
+	h.mu.Unlock()
+	if dropped != nil && !fn(dropped) {
+		return
+	}
+	var e Event
+	for _, b := range blocks {
+		for len(b) > 0 {
+			if b = e.read(b); !fn(&e) {
+				return
+			}
+		}
+	}
+}
+
+// Cursor is a place between two events. The zero Cursor is before the first one.
+type Cursor struct {
+	block uint64
+	at    int
+}
+
+// Next returns the events behind a cursor, at most those of one block, and the cursor behind them. If some are not kept any more, the first
+// event is a gap. Without events it returns a channel that is closed when the next event comes.
+func (h *History) Next(from Cursor) (list []Event, next Cursor, more <-chan struct{}) {
+	h.mu.Lock()
+	b, next, dropped := h.ring.from(from)
+	if len(b) == 0 && dropped == nil {
+		if h.more == nil {
+			h.more = make(chan struct{})
+		}
+		more = h.more
+	}
+	h.mu.Unlock()
+	if dropped != nil {
+		list = append(list, *dropped)
+	}
+	for len(b) > 0 {
+		list = append(list, Event{})
+		b = list[len(list)-1].read(b)
+	}
+	return list, next, more
+}

@@ -1,0 +1,119 @@
+package history
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+func event(i int) store.LockEvent {
+	return store.LockEvent{How: store.LockGranted, DB: 3, Key: fmt.Sprint("key", i), Kind: "plain", Owner: strings.Repeat("o", i%1000), Token: uint64(i) + 1, Holds: 1, Permits: 2, Limit: 3, Deadline: 4,
+		User: "u", Reason: "r\xff"}
+}
+
+func kept(h *History) (list []Event) {
+	h.Each(func(e *Event) bool {
+		list = append(list, *e)
+		return true
+	})
+	return list
+}
+
+// TestRing: the ring keeps the latest events within its size, says that others are gone, and a reader that keeps up misses none.
+func TestRing(t *testing.T) {
+	const size = 4 * blockSize
+	h := New(size, Every, nil)
+	var at Cursor
+	read := 0
+	next := func() {
+		for {
+			list, to, more := h.Next(at)
+			at = to
+			if more != nil {
+				return
+			}
+			for _, e := range list {
+				if want := (Event{event(read), uint64(read), int64(read), int64(read)}); !reflect.DeepEqual(e, want) {
+					t.Fatalf("event %d is %+v", read, e)
+				}
+				read++
+			}
+		}
+	}
+	const n = 2000
+	for i := range n {
+		h.Locked(uint64(i), store.Time{Wall: int64(i) * 1000, Lease: int64(i)}, []store.LockEvent{event(i)})
+		if i%7 == 0 {
+			next()
+		}
+	}
+	if next(); read != n {
+		t.Errorf("read %d of %d events", read, n)
+	}
+	list := kept(h)
+	if len(list) < 100 || len(list) > n/2 {
+		t.Fatalf("%d events are kept", len(list))
+	}
+	for i, e := range list[1:] {
+		if want := n - len(list) + 1 + i; e.Seq != uint64(want) {
+			t.Fatalf("event %d is number %d, want %d", i, e.Seq, want)
+		}
+	}
+	if list[0].How != store.LockGap || list[0].Seq != list[1].Seq-1 {
+		t.Errorf("the first event is %+v", list[0])
+	}
+	if got, _, _ := h.Next(Cursor{}); got[0].How != store.LockGap {
+		t.Errorf("a reader that comes late gets %+v first", got[0])
+	}
+	if got := h.Counts()["plain"][store.LockGranted]; got != n {
+		t.Errorf("counted %d", got)
+	}
+}
+
+// TestModes: renewals are kept only if all events are, and each change of the mode leaves a gap.
+func TestModes(t *testing.T) {
+	var told []string
+	h := New(1, Off, func(e Event) { told = append(told, e.How.String()) })
+	both := []store.LockEvent{{How: store.LockGranted}, {How: store.LockRenewed}}
+	for i, m := range []Mode{Off, Most, Every, Every, Off} {
+		if h.SetMode(m); h.Wanted() {
+			h.Locked(uint64(i), store.Time{}, both)
+		}
+	}
+	h.Lost(9, store.Time{})
+	if got := strings.Join(told, " "); got != "gap granted gap granted renewed granted renewed gap" {
+		t.Error(got)
+	}
+}
+
+// TestNextWakes: a reader that has read all is woken by the next event.
+func TestNextWakes(t *testing.T) {
+	h := New(1, Most, nil)
+	list, at, more := h.Next(Cursor{})
+	if len(list) != 0 {
+		t.Fatal(list)
+	}
+	h.Locked(1, store.Time{}, []store.LockEvent{event(1)})
+	<-more
+	if list, _, _ := h.Next(at); len(list) != 1 || list[0].Seq != 1 {
+		t.Error(list)
+	}
+}
+
+// TestJSON: what AppendJSON writes is read back, whatever bytes the names have.
+func TestJSON(t *testing.T) {
+	e := Event{event(5), 7, 1_700_000_000_123, 99}
+	e.Key, e.Owner, e.Reason = "a\x00\xffb", "\"\n\u2028", "why"
+	text := e.AppendJSON(nil)
+	if got, err := ParseJSON(text); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("%s\n%+v\n%+v %v", text, got, e, err)
+	}
+	for _, bad := range []string{"", "{}", `{"at":"2026-01-01T00:00:00.000Z","event":"no"}`, `{"at":"2026-01-01T00:00:00.000Z","event":"gap","key64":"!"}`} {
+		if _, err := ParseJSON([]byte(bad)); err == nil {
+			t.Errorf("%s was read", bad)
+		}
+	}
+}

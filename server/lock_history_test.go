@@ -1,0 +1,63 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+// locked tells the server's hub of an event.
+func (ts *testServer) locked(seq uint64, e store.LockEvent) {
+	ts.hub.Locked(seq, store.Time{Lease: 5, Wall: 1_700_000_000_123_000}, []store.LockEvent{e})
+}
+
+// TestLockMessages: events go to subscribers of their channels, and of patterns that begin like these, but not to those who ask for all messages.
+func TestLockMessages(t *testing.T) {
+	ts := newTestServer(t, nil)
+	all, some, one := ts.dial(t), ts.dial(t), ts.dial(t)
+	all.do("PSUBSCRIBE *", "*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n")
+	some.do("PSUBSCRIBE __lock@*:granted", "*3\r\n$10\r\npsubscribe\r\n$16\r\n__lock@*:granted\r\n:1\r\n")
+	one.do("SUBSCRIBE __lock@3__:released", "*3\r\n$9\r\nsubscribe\r\n$19\r\n__lock@3__:released\r\n:1\r\n")
+	grant := store.LockEvent{How: store.LockGranted, DB: 3, Key: "k", Kind: "plain", Owner: "a", Token: 7, Holds: 1, Permits: 1, Deadline: 105}
+	release := grant
+	release.How, release.Holds = store.LockReleased, 0
+	ts.locked(1, grant)
+	ts.locked(2, release)
+	ts.locked(3, store.LockEvent{How: store.LockForced, Kind: "plain"}) // LOCK.FORCE has published it
+	ts.locked(4, store.LockEvent{How: store.LockFlushed})
+	text := `{"seq":1,"at":"2023-11-14T22:13:20.123Z","lease":5,"db":3,"event":"granted","key":"k","kind":"plain","owner":"a","token":7,"holds":1,"permits":1,"until":105}`
+	some.expect(fmt.Sprintf("*4\r\n$8\r\npmessage\r\n$16\r\n__lock@*:granted\r\n$18\r\n__lock@3__:granted\r\n$%d\r\n%s\r\n", len(text), text))
+	text = strings.NewReplacer("granted", "released", `"seq":1`, `"seq":2`, `"holds":1`, `"holds":0`).Replace(text)
+	one.expect(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$19\r\n__lock@3__:released\r\n$%d\r\n%s\r\n", len(text), text))
+	for _, c := range []*client{all, some, one} {
+		c.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n") // nothing else came
+	}
+	one.do("UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$19\r\n__lock@3__:released\r\n:0\r\n")
+	some.conn.Close()
+	until(t, "both to be forgotten", func() bool { return ts.hub.lockNames.Load() == 0 })
+	ts.hub.mu.RLock()
+	defer ts.hub.mu.RUnlock()
+	if n := ts.hub.watchers.len(); n != 0 {
+		t.Errorf("%d patterns are left", n)
+	}
+}
+
+// TestLockStats counts events by kind, and measures how long locks were held.
+func TestLockStats(t *testing.T) {
+	ts := newTestServer(t, nil)
+	for i, how := range []store.LockHow{store.LockGranted, store.LockExpired, store.LockGranted, store.LockForced, store.LockGranted} {
+		e := store.LockEvent{How: how, Key: "k", Kind: "plain", Owner: "a", Holds: store.Flag(how == store.LockGranted).Int}
+		ts.hub.Locked(uint64(i), store.Time{Wall: int64(i*i) * 1_000_000}, []store.LockEvent{e, {How: store.LockGap}})
+	}
+	c := ts.dial(t)
+	got := c.ask("LOCK.STATS", "TOP", "1").Lines()
+	want := `"k" "granted" :3 "expired" :1 "forced" :1 "held-ms" :3000 "longest-ms" :5000`
+	if text := strings.Join(strings.Fields(strings.ReplaceAll(strings.Join(got, " "), "$", "")), " "); !strings.Contains(text, want) {
+		t.Errorf("%s\nhas no %s", text, want)
+	}
+	if got := c.ask("LOCK.STATS", "TOP", "0").Lines(); len(got) < 4 || got[len(got)-1] != "  *0" {
+		t.Errorf("TOP 0: %q", got)
+	}
+}
