@@ -56,9 +56,11 @@ type Status struct {
 	Role       Role
 	Membership Membership
 	LeaderID   string // "" without a leader
-	Term       uint64
-	Applied    uint64 // Raft index of the last entry applied here
-	Commit     uint64
+	// LeaderChanges is how often this node has heard of a leader other than the one before.
+	LeaderChanges uint64
+	Term          uint64
+	Applied       uint64 // Raft index of the last entry applied here
+	Commit        uint64
 
 	raftfsm.Facts // about the replicated state
 
@@ -69,6 +71,8 @@ type Status struct {
 	// start.
 	Leaderless     time.Duration
 	LastLeaderless time.Duration // the part of Leaderless that the last of these elections added
+	// WallShift is by how much the wall clock of this node has left its monotonic clock, back and forth, while this node led.
+	WallShift time.Duration
 }
 
 // Progress is how far a node has come in the log.

@@ -78,6 +78,7 @@ type Blocked struct {
 	link          *forward.Link  // if another node leads: the link by which the command was sent to it
 	call          uint64         // the number of the call on link that carries the command; 0: sendThere has not made the call yet
 	abandoned     int64          // bytes that blockRegistry.abandoned counts for it
+	lockKind      string         // of the lock for which it counts as waiting (enter); "": it does not count
 }
 
 type blockState uint8
@@ -130,9 +131,7 @@ func (n *Node) Block(b *Blocked) {
 		after()
 		return
 	}
-	k.next++
-	b.id = k.next
-	k.all[b.id] = b
+	k.enter(b)
 	if len(k.all) == 1 {
 		defer k.signal() // run has to tell the leader from now on that this node lives
 	}
@@ -319,7 +318,7 @@ func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
 func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
 	b.passOn()
-	delete(k.all, b.id)
+	k.exit(b, reply)
 	if b.index >= 0 {
 		heap.Remove(&k.timers, b.index)
 	}

@@ -317,6 +317,7 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		s.corrections.note(b.accepted, first)
 		took := s.node.clock.Now().Lease - started.Lease
 		if took <= margin+latenessKept {
+			s.node.measures.Lengthened.Add(uint64(len(o.keys)))
 			o.batch.answer(nil)
 		}
 		s.late.Record(b.accepted, min(took-margin, latenessKept))

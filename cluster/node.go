@@ -45,6 +45,7 @@ type Node struct {
 	blockRegistry *blockRegistry // keeps the blocked clients of this node
 	guests        guests
 	positions     peers.Positions
+	measures      Measures
 	batches       atomic.Uint64
 	busy          atomic.Int64 // busy threshold in ns (SetBusyThreshold)
 	served        atomic.Int64 // number of connections by which peers forward requests to this node
@@ -97,7 +98,9 @@ func Open(cfg Config) (*Node, error) {
 		return n, nil
 	}
 	leads := make(chan raftnode.Leadership)
-	cons, err := raftnode.Open(n.cfg.raft(n.peers.MayBeOlder, n.peers.Foreign), n.fsm, raftnode.Hooks{
+	rc := n.cfg.raft(n.peers.MayBeOlder, n.peers.Foreign)
+	rc.Wrote, rc.Took = n.measures.LogSync.Took, n.measures.Apply.Took
+	cons, err := raftnode.Open(rc, n.fsm, raftnode.Hooks{
 		Serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.peers.Serve, peerport.ProtoJoin: n.serveJoin},
 		Applied: n.applied, Restored: n.restored, Members: n.peers.Moved, Vouched: n.peers.Vouched, Leads: leads, Crowded: n.letGo,
 	})
@@ -128,6 +131,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 		cfg.peers.Network = cfg.dial
 	}
 	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), asking: semaphore.NewWeighted(1), opened: make(chan struct{})}
+	n.measures = newMeasures()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers = peers.NewWatcher(n.ctx, cfg.watcher(n))
 	n.gate = fair.NewGate(n.ctx, cfg.Time, n.members)
@@ -296,9 +300,9 @@ func (n *Node) setLeader(l raftnode.Leadership) {
 // Status describes the node. It does not wait for a running script.
 func (n *Node) Status() Status {
 	n.mu.Lock()
-	l := n.leader
+	l, changes := n.leader, n.elections
 	n.mu.Unlock()
-	s := Status{ID: n.cfg.ID, LeaderID: l.ID, Role: Follower, Membership: n.Membership()}
+	s := Status{ID: n.cfg.ID, LeaderID: l.ID, LeaderChanges: changes, Role: Follower, Membership: n.Membership()}
 	switch {
 	case l.Self:
 		s.Role = Leader
@@ -308,6 +312,7 @@ func (n *Node) Status() Status {
 	f := n.cons.Facts()
 	s.Term, s.Applied, s.Commit, s.DirectorySize, s.DirectoryQuota = f.Term, f.Applied, f.Commit, f.DirectorySize, f.DirectoryQuota
 	s.Leaderless, s.LastLeaderless = n.clock.Leaderless()
+	s.WallShift = n.clock.Shifted()
 	s.Facts = n.fsm.Facts()
 	return s
 }

@@ -388,6 +388,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		return nil, false
 	}
 	now := s.node.cfg.Time.Monotonic()
+	s.node.measures.batched(len(b.requests), now-evaluated, entry != nil)
 	if entry != nil {
 		s.users.NoteCommit(large, len(entry), now-evaluated, now)
 	}

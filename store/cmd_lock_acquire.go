@@ -71,7 +71,9 @@ func cmdLockAcquire(c *Ctx) Reply {
 	if granted || reply.IsError() && (c.Ready == nil && !c.Waits || reply.Str != wrongType.Str) {
 		return reply
 	}
-	if wait > 0 {
+	if wait == 0 {
+		c.missed(e)
+	} else {
 		c.Wait = &Wait{DB: c.DB, Keys: [][]byte{l.key}, Type: TypeFree, Timeout: wait, Owner: l.owner, Shared: l.mode == lockShared, Ticket: l.has(wordQueue)}
 	}
 	return notGranted

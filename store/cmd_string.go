@@ -121,11 +121,14 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 		}
 	}
 	if !o.allow(old) {
-		switch {
-		case o.has(optGet):
+		if o.has(optNX) {
+			if !o.has(optGet) && c.sameOwner(old, value, o, when) {
+				return OK
+			}
+			c.missed(old)
+		}
+		if o.has(optGet) {
 			return reply
-		case o.has(optNX) && c.sameOwner(old, value, o, when):
-			return OK
 		}
 		return Nil
 	}

@@ -38,6 +38,8 @@ type Env struct {
 	EachWaiter func(db int, key string, fn func(Waiter) bool)
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
+	// Missed, if not nil, is called when a command does not get a lock, and does not wait for it. If a batch is evaluated again, it is called again.
+	Missed func(kind string)
 	// ACL is what the node's own configuration adds to the users that the replicated state contains.
 	ACL ACLEnv
 }

@@ -70,6 +70,30 @@ func TestLeaseClockIgnoresWallJumps(t *testing.T) {
 	}
 }
 
+// TestWallShift: the clock tells by how much the wall clock was set while this node led, in both directions.
+func TestWallShift(t *testing.T) {
+	src := newFakeTime()
+	c := NewLease(src)
+	c.Applied(10_000)
+	c.Lead(0, 0)
+	c.Now()
+	for _, step := range []struct{ jump, want time.Duration }{{0, 0}, {4 * time.Millisecond, 0}, {time.Minute, time.Minute + 4*time.Millisecond}, {-time.Minute, 2*time.Minute + 4*time.Millisecond}} {
+		src.jump(step.jump)
+		src.pass(time.Second)
+		c.Now()
+		if got := c.Shifted(); got < step.want-2*time.Millisecond || got > step.want+2*time.Millisecond {
+			t.Errorf("after a jump by %v: %v, want %v", step.jump, got, step.want)
+		}
+	}
+	before := c.Shifted()
+	c.Follow()
+	src.jump(time.Hour)
+	c.Lead(0, 0)
+	if c.Now(); c.Shifted() != before {
+		t.Errorf("what happened while another node led counts: %v", c.Shifted()-before)
+	}
+}
+
 func TestFollowerClockGoesOnFromTheLastStamp(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)

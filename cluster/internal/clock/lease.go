@@ -45,6 +45,7 @@ type Lease struct {
 
 	lengthened time.Duration // the time without a leader that the clock has left out, over all elections that this node has won
 	lately     time.Duration // the part of lengthened that the last of these elections added
+	shifted    time.Duration // by how much the wall clock has left the monotonic one, back and forth, while this node led
 }
 
 // NewLease returns a clock that shows 1 ms and is a follower's clock.
@@ -84,6 +85,14 @@ func (c *Lease) Leaderless() (total, last time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lengthened, c.lately
+}
+
+// Shifted returns by how much the wall clock was set, or has drifted away from the monotonic clock, in sum of both directions, while this node
+// led.
+func (c *Lease) Shifted() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shifted
 }
 
 // Follow makes the clock a follower's again. It may step back, if the next leader's clock, whose entries were applied, is behind.
@@ -139,6 +148,9 @@ func (c *Lease) readWall(mono time.Duration) time.Duration {
 func (c *Lease) compare(wall, lease int64) {
 	drift := wall - lease - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
+		if c.known {
+			c.shifted += time.Duration(max(drift, -drift)) * time.Microsecond
+		}
 		// The offset is a whole number of milliseconds, so that both clocks begin a new millisecond at the same time.
 		c.offset, c.known = (wall-lease)/1000*1000, true
 	}

@@ -38,6 +38,8 @@ type Hooks struct {
 	// Clock returns the monotonic time. When Stop is closed, work on snapshots does not rest any more (pace).
 	Clock func() time.Duration
 	Stop  <-chan struct{}
+	// Wrote is told how long each write of the log took, with its sync.
+	Wrote func(took time.Duration)
 }
 
 func (h *Hooks) leads() bool      { return h.Leads != nil && h.Leads() }
@@ -53,6 +55,7 @@ func (h *Hooks) reached() uint64 {
 // hook sets the hooks of the running node.
 func (d *Dir) hook(h Hooks) {
 	d.Log.hooks = h
+	d.Log.writing.took = h.Wrote
 	d.Stable = timedStable{fatalStable{d.votes, h.Fatal}, &d.voting, h.Clock}
 	if h.Clock != nil {
 		d.Snapshots.pace = func() *pace { return newPace(h.Clock, h.Stop) }

@@ -16,7 +16,8 @@ const overdueAfter = time.Second
 
 // underway knows since when a write has been going on. The caller makes sure that there is only one at a time.
 type underway struct {
-	since atomic.Int64 // monotonic time, in ns; 0: no write is going on
+	since atomic.Int64        // monotonic time, in ns; 0: no write is going on
+	took  func(time.Duration) // is told how long each write took; nil: nobody is
 }
 
 // begin notes that a write begins, and returns a function that notes its end. Without a clock it notes nothing.
@@ -24,8 +25,14 @@ func (u *underway) begin(clock func() time.Duration) (end func()) {
 	if clock == nil {
 		return func() {}
 	}
-	u.since.Store(int64(max(clock(), 1)))
-	return func() { u.since.Store(0) }
+	began := max(clock(), 1)
+	u.since.Store(int64(began))
+	return func() {
+		u.since.Store(0)
+		if u.took != nil {
+			u.took(clock() - began)
+		}
+	}
 }
 
 // overdue returns a message for the operator if the write is overdue, else "". The parameter what names the data that is written.

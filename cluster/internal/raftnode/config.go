@@ -51,6 +51,9 @@ type Config struct {
 	Time   TimeSource
 	Logger *slog.Logger
 	Fatal  func(error)
+
+	// Wrote is told how long each write of the log took, and Took how long each entry took to apply. Either may be nil.
+	Wrote, Took func(time.Duration)
 }
 
 // TimeSource is where time comes from.

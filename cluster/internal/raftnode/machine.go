@@ -49,7 +49,11 @@ func (m *machine) Apply(l *raft.Log) any {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
 		return err
 	}
+	began := m.log.cfg.Time.Monotonic()
 	out, err := m.fsm.Apply(l.Index, l.Data)
+	if m.log.cfg.Took != nil {
+		m.log.cfg.Took(m.log.cfg.Time.Monotonic() - began)
+	}
 	if err != nil {
 		// Later entries were evaluated on the state after this one, which this node lacks, so compare-and-append rejects them.
 		advice := ": " + datadir.AdviceRejoin

@@ -67,6 +67,7 @@ const (
 
 // Open opens the data directory and the peer port, and starts Raft on what the disk holds.
 func Open(cfg *Config, fsm *raftfsm.FSM, hooks Hooks) (*Node, error) {
+	listen()
 	r := &Node{cfg: cfg, fsm: fsm, stop: make(chan struct{})}
 	if err := r.open(hooks); err != nil {
 		close(r.stop) // ends the watches, if they have begun
@@ -146,6 +147,7 @@ func (r *Node) dirHooks() datadir.Hooks {
 		Cut:   r.fsm.Cut,
 		Clock: r.cfg.Time.Monotonic,
 		Stop:  r.stop,
+		Wrote: r.cfg.Wrote,
 	}
 }
 
