@@ -47,7 +47,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
-	s.srv.stats.called(cmd, 0) // its duration is waiting time
+	s.srv.stats.waited(cmd)
 	if b := s.blocked.Load(); b != nil && cmd == s.srv.acquireCmd {
 		s.noteLock(cmd, b.Call.Args, b.Call.DB, reply)
 	}

@@ -312,7 +312,7 @@ func infoCPU(_ *Server, f *facts) {
 func infoCommandStats(srv *Server, f *facts) {
 	add := func(cmd *store.Command) {
 		c := srv.stats.calls[cmd]
-		calls, usec := c.took.total()+c.untimed.Load(), c.usec.Load()
+		calls, usec := c.took.total()+c.untimed.Load(), (c.nsec.Load()+c.untimedNsec.Load())/1000
 		rejected, failed := c.rejected.Load(), c.failed.Load()
 		if calls+rejected+failed == 0 {
 			return

@@ -110,12 +110,6 @@ func (d *durations) total() int64 {
 	return n
 }
 
-func (d *durations) reset() {
-	for i := range d {
-		d[i].Store(0)
-	}
-}
-
 // bound returns the number, in µs, that Redis's LATENCY HISTOGRAM prints for bucket i: its histogram keeps two significant digits.
 func bound(i int) int64 {
 	ns := int64(1024) << i

@@ -35,11 +35,14 @@ type stats struct {
 	errors map[string]int64 // how many error replies there were with each error code
 }
 
-// callStats counts the calls of one command. usec is their total time in µs. rejected calls did not run; failed calls returned an error.
+// callStats counts the calls of one command. nsec is the total time, in ns, of those calls that untimed does not count. rejected calls did
+// not run; failed calls returned an error.
 type callStats struct {
-	usec, rejected, failed atomic.Int64
+	nsec, rejected, failed atomic.Int64
 	took                   durations    // the durations of all calls except those that untimed counts
-	untimed                atomic.Int64 // calls while latency-tracking was off
+	untimed                atomic.Int64 // calls while latency-tracking was off, and those that waited
+	untimedNsec            atomic.Int64 // the total time of these
+	before                 totals
 }
 
 // Scripts can invent error codes. These limits bound how many are counted separately, and how many bytes of each are kept.
@@ -65,10 +68,17 @@ func (st *stats) called(cmd *store.Command, took time.Duration) {
 	c := st.calls[cmd]
 	if st.untracked.Load() {
 		c.untimed.Add(1)
+		c.untimedNsec.Add(int64(took))
 	} else {
 		c.took.add(took)
+		c.nsec.Add(int64(took))
 	}
-	c.usec.Add(took.Microseconds())
+}
+
+// waited counts a blocking command that has ended. Its duration is waiting time.
+func (st *stats) waited(cmd *store.Command) {
+	st.commands.Add(1)
+	st.calls[cmd].untimed.Add(1)
 }
 
 // rejected counts a command that was not run; cmd is nil if there is no such command.
@@ -105,14 +115,11 @@ func (st *stats) reset() {
 	for i := range st.deniedFor {
 		st.deniedFor[i].Store(0)
 	}
-	for _, c := range st.calls {
-		for _, n := range []*atomic.Int64{&c.usec, &c.rejected, &c.failed, &c.untimed} {
-			n.Store(0)
-		}
-		c.took.reset()
-	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	for _, c := range st.calls {
+		c.reset()
+	}
 	clear(st.errors)
 }
 
