@@ -84,11 +84,9 @@ func nearHost(host string) bool {
 // pages returns the handler of all pages.
 func pages(o options, p *parts, log *slog.Logger) http.Handler {
 	g := guardian{p.server, p.server.ProtectedMode}
-	figures := rendering{render: func(w io.Writer) {
-		writeMetrics(w, p.node, p.server)
-		writeClientMemory(w, p.server)
-		writeLines(w, p.lines)
-	}, pace: rate.NewLimiter(figuresRate, figuresBurst)}
+	registry := newRegistry(p)
+	figures := rendering{kind: string(figuresFormat), render: func(w io.Writer) error { return writeFigures(w, registry) },
+		pace: rate.NewLimiter(figuresRate, figuresBurst)}
 	metrics := figures.serve
 	if o.http.guardMetrics {
 		metrics = g.only("info", metrics)

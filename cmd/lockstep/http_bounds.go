@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -115,9 +116,10 @@ func network(a net.Addr) netip.Addr {
 }
 
 // rendering is a page that is computed only as often as the limiter pace allows. Between two computations, requests get the last
-// result.
+// result, all in the same bytes: these do not depend on the request, and nobody compresses them.
 type rendering struct {
-	render func(io.Writer)
+	kind   string // its content type
+	render func(io.Writer) error
 	pace   *rate.Limiter
 
 	mu   sync.Mutex
@@ -125,19 +127,28 @@ type rendering struct {
 }
 
 func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write(r.page()) // the write fails if the client has disconnected
+	page, err := r.page()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", r.kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(page)))
+	_, _ = w.Write(page) // the write fails if the client has disconnected
 }
 
 // page returns the last result. If r.pace allows or there is no result yet, it first computes a new one.
-func (r *rendering) page() []byte {
+func (r *rendering) page() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pace.Allow() || r.last == nil {
 		var b bytes.Buffer
-		r.render(&b)
+		if err := r.render(&b); err != nil {
+			return nil, err
+		}
 		r.last = b.Bytes()
 	}
-	return r.last
+	return r.last, nil
 }
 
 // oneAtATime refuses a request while the page is sent to another client: a profile takes megabytes of memory until that client has

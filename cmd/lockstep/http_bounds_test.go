@@ -175,7 +175,7 @@ func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
 func TestFiguresAreComputedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		computed := 0
-		r := rendering{render: func(w io.Writer) { computed++; fmt.Fprint(w, computed) }, pace: rate.NewLimiter(figuresRate, figuresBurst)}
+		r := rendering{render: func(w io.Writer) error { computed++; _, err := fmt.Fprint(w, computed); return err }, pace: rate.NewLimiter(figuresRate, figuresBurst)}
 		ask := func() string {
 			w := httptest.NewRecorder()
 			r.serve(w, nil)
