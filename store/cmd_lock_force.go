@@ -99,10 +99,20 @@ func (c *Ctx) end(e *Entry, kind string, ended []lockHolder, others bool) {
 			}
 		}
 	}
-	if !others {
+	switch {
+	case !others:
 		c.Delete(c.DB, key)
+		c.eventOn(eventGeneric, "del")
+	case e.typ == TypeLock:
+		c.eventOn(eventModule, "lock.release")
+	case e.typ == TypeSortedSet:
+		c.eventOn(eventSortedSet, "zrem")
+	default:
+		c.eventOn(eventHash, "hdel")
 	}
-	c.eventOn(eventGeneric, "del")
+	if others {
+		c.eventIfGone(key)
+	}
 	c.wake(name, e.str, kind)
 }
 

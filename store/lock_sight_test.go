@@ -182,6 +182,39 @@ func TestLockList(t *testing.T) {
 	}
 }
 
+// TestEventsOfLockForce: the event del says that the key is gone, so it does not come while other owners hold the lock.
+func TestEventsOfLockForce(t *testing.T) {
+	d, h := newTokenDB(t), &heard{}
+	for _, line := range []string{"SET plain a NX", "LOCK.ACQUIRE shared a PX 100 SHARED", "LOCK.ACQUIRE shared b PX 100 SHARED",
+		"HSET rw mode read " + redissonA + " 1 " + redissonB + " 1", "LOCK.ACQUIRE again a PX 100 REENTRANT"} {
+		d.do(words(line)...)
+	}
+	d.setEvents("EA")
+	d.sink = h
+	for _, c := range []struct{ call, want string }{
+		{"plain", "__keyevent@0__:del plain"},
+		{"plain", ""},
+		{"shared OWNER a", "__keyevent@0__:lock.release shared"},
+		{"shared OWNER a", ""},
+		{"shared OWNER b", "__keyevent@0__:del shared"},
+		{"rw OWNER " + redissonA, "__keyevent@0__:hdel rw"},
+		{"rw", "__keyevent@0__:del rw"},
+		{"again OWNER a", "__keyevent@0__:del again"},
+	} {
+		key, rest, _ := strings.Cut(c.call, " ")
+		d.do(append([]string{"LOCK.FORCE", key, "REASON", "x"}, strings.Fields(rest)...)...)
+		var events []string
+		for _, event := range strings.Split(h.take(), ", ") {
+			if strings.HasPrefix(event, "__keyevent") {
+				events = append(events, event)
+			}
+		}
+		if got := strings.Join(events, ", "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.call, got, c.want)
+		}
+	}
+}
+
 // TestLockForceStaysWithTheLock: LOCK.FORCE of one owner leaves the places of the others, the mode of a writer that has read, too, and keys
 // that only look like those of the lock; nobody sees the queue of a fair lock without the right to read it.
 func TestLockForceStaysWithTheLock(t *testing.T) {
