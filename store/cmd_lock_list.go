@@ -12,6 +12,7 @@ type lockList struct {
 	cursor  uint64
 	kind    string
 	owner   string // a pattern
+	owned   bool   // the pattern was given
 	waiters int64
 }
 
@@ -29,11 +30,13 @@ func (o *lockList) parse(args [][]byte) (fault *Reply) {
 				return &badCursor
 			}
 		case equalFold(word, "kind"):
-			if o.kind = string(value); !slices.Contains(lockKinds, o.kind) {
+			at := slices.IndexFunc(lockKinds, func(kind string) bool { return equalFold(value, kind) })
+			if at < 0 {
 				return &badKind
 			}
+			o.kind = lockKinds[at]
 		case equalFold(word, "owner"):
-			o.owner = string(value)
+			o.owner, o.owned = string(value), true
 		case equalFold(word, "waiters"):
 			if o.waiters, ok = redistext.ParseInt(value); !ok || o.waiters < 0 {
 				return &notInteger
@@ -96,7 +99,7 @@ func (c *Ctx) listed(e *Entry, o *lockList) (row Reply, ok bool) {
 	if waiters < o.waiters {
 		return row, false
 	}
-	n, first, wanted, token := int64(0), "", o.owner == "", uint64(0)
+	n, first, wanted, token := int64(0), "", !o.owned, uint64(0)
 	c.eachHolder(e, kind, func(h lockHolder) bool {
 		c.work(1)
 		if n++; n == 1 {

@@ -156,6 +156,7 @@ func TestLockList(t *testing.T) {
 	for call, want := range map[string]string{
 		"": "l1 l20 l3 l4", "COUNT 1000": "l1 l20 l3 l4", "MATCH l*0": "l20", "KIND shared": "l4", "KIND redisson COUNT 9": "l3", "OWNER d": "l4", "OWNER ?": "l1 l20 l4",
 		"WAITERS 1": "l20", "match l1 kind plain owner a": "l1", "MATCH no": "", "CURSOR 0 COUNT 99 MATCH l3": "l3",
+		"KIND Plain": "l1 l20", "KIND SHARED": "l4",
 	} {
 		if got := keys(call); got != want {
 			t.Errorf("%s: %q, want %q", call, got, want)
@@ -167,6 +168,9 @@ func TestLockList(t *testing.T) {
 		if got := d.do(words("LOCK.LIST " + call)...); got != "-"+want {
 			t.Errorf("%s: %s", call, got)
 		}
+	}
+	if got := d.do("LOCK.LIST", "OWNER", ""); got != `["0" []]` {
+		t.Errorf("an empty pattern matches no owner here: %s", got)
 	}
 	seen, cursor := 0, "0"
 	for i := 0; i == 0 || cursor != "0"; i++ {
@@ -186,7 +190,8 @@ func TestLockList(t *testing.T) {
 func TestEventsOfLockForce(t *testing.T) {
 	d, h := newTokenDB(t), &heard{}
 	for _, line := range []string{"SET plain a NX", "LOCK.ACQUIRE shared a PX 100 SHARED", "LOCK.ACQUIRE shared b PX 100 SHARED",
-		"HSET rw mode read " + redissonA + " 1 " + redissonB + " 1", "LOCK.ACQUIRE again a PX 100 REENTRANT"} {
+		"HSET rw mode read " + redissonA + " 1 " + redissonB + " 1", "LOCK.ACQUIRE again a PX 100 REENTRANT",
+		"ZADD scores 1700000001000 " + symfonyA + " 1700000001000 " + symfonyB} {
 		d.do(words(line)...)
 	}
 	d.setEvents("EA")
@@ -200,6 +205,8 @@ func TestEventsOfLockForce(t *testing.T) {
 		{"rw OWNER " + redissonA, "__keyevent@0__:hdel rw"},
 		{"rw", "__keyevent@0__:del rw"},
 		{"again OWNER a", "__keyevent@0__:del again"},
+		{"scores OWNER " + symfonyA, "__keyevent@0__:zrem scores"},
+		{"scores OWNER " + symfonyB, "__keyevent@0__:del scores"},
 	} {
 		key, rest, _ := strings.Cut(c.call, " ")
 		d.do(append([]string{"LOCK.FORCE", key, "REASON", "x"}, strings.Fields(rest)...)...)
