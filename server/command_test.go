@@ -48,6 +48,7 @@ func TestParseUsage(t *testing.T) {
 		{"[TYPE <A | B>] [ID client-id [client-id ...]]",
 			"TYPE=a_b:oneof(A=a:pure-token B=b:pure-token)? ID=client-id:integer?+"},
 		{"key [count [WITHVALUES]]", "key:key count_withvalues:block(count:integer WITHVALUES=withvalues:pure-token?)?"},
+		{"[LIMIT limit [PERMITS permits]] [WAITERS minimum]", "limit_permits:block(LIMIT=limit:integer PERMITS=permits:integer?)? WAITERS=minimum:integer?"},
 		{"<a | [B b]> ...", "a_b:oneof(a:string B=b:string?)+"},
 	} {
 		args, err := parseUsage(c.usage)

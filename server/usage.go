@@ -185,7 +185,8 @@ func argumentType(name string) string {
 	case "unix-time-seconds", "unix-time-milliseconds":
 		return "unix-time"
 	case "seconds", "milliseconds", "count", "cursor", "index", "index1", "index2", "db", "destination-db",
-		"numkeys", "numreplicas", "timeout", "offset", "start", "end", "increment", "decrement", "client-id", "protover", "token":
+		"numkeys", "numreplicas", "timeout", "offset", "start", "end", "increment", "decrement", "client-id", "protover", "token",
+		"limit", "permits", "minimum":
 		return "integer"
 	}
 	return "string"
