@@ -80,7 +80,7 @@ func TestStrangersAnswers(t *testing.T) {
 	} {
 		for command, args := range asking(t) {
 			for _, form := range []string{"text", "json"} {
-				line := append([]string{command, "--addr", stranger(t, answer), "--timeout", "300ms", "--output", form}, args...)
+				line := append([]string{command, "--addr", stranger(t, answer), "--timeout", "50ms", "--output", form}, args...)
 				code, out, faults := ran(line...)
 				for _, r := range out + faults {
 					if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || r == '\u202e' || r == '\ufffd' {

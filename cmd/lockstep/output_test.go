@@ -10,16 +10,46 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"lockstep/conformance/nodes"
 )
 
-// ran runs a command line in this process, and returns the exit code, the output and the messages.
+// message is a writer for the messages of run, which writes them in another goroutine: on a busy machine perhaps after its return.
+type message struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	wrote chan struct{}
+}
+
+func (m *message) Write(b []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	nudge(m.wrote)
+	return m.text.Write(b)
+}
+
+func (m *message) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.String()
+}
+
+// ran runs a command line in this process, and returns the exit code, the output and the messages. A command that fails has a message.
 func ran(args ...string) (code int, out, faults string) {
-	var o, f bytes.Buffer
-	code = run(args, &o, &f)
-	return code, o.String(), f.String()
+	var o bytes.Buffer
+	m := &message{wrote: make(chan struct{}, 1)}
+	code = run(args, &o, m)
+	for code != exitOK && m.String() == "" {
+		select {
+		case <-m.wrote:
+		case <-time.After(time.Minute):
+			return code, o.String(), ""
+		}
+	}
+	return code, o.String(), m.String()
 }
 
 // oneJSON parses a text that is one JSON value. Its names have a form that programs need not quote.
