@@ -89,8 +89,8 @@ func (c *call) info() (object, error) {
 		if _, is := all[name]; !is {
 			continue
 		}
-		if some[name] = all[name]; isNumber(all.text(name)) {
-			some[name] = all.number(name)
+		if some[name] = all[name]; isNumber(all.Text(name)) {
+			some[name] = all.Number(name)
 		}
 	}
 	return some, nil
@@ -137,7 +137,7 @@ func (c *call) clients() (list []object, all int, err error) {
 		for pair := range strings.SplitSeq(strings.TrimRight(line, "\r"), " ") {
 			if name, value, is := strings.Cut(pair, "="); is {
 				if o[name] = value; isNumber(value) && name != "name" && name != "user" {
-					o[name] = o.number(name)
+					o[name] = o.Number(name)
 				}
 			}
 		}

@@ -15,7 +15,9 @@ var (
 	errNoPage      = &fault{http.StatusNotFound, "there is no such page"}
 	errMethod      = &fault{http.StatusMethodNotAllowed, "this page does not take this method"}
 	errOrigin      = &fault{http.StatusForbidden, "the request does not come from a page of this node"}
-	errBodyType    = &fault{http.StatusUnsupportedMediaType, "send a body of the type application/json"}
+	errForm        = &fault{http.StatusForbidden, "the form is not of this login: load the page again"}
+	errConfirm     = &fault{http.StatusBadRequest, "to confirm, type the name of the member that is to be removed"}
+	errBodyType    = &fault{http.StatusUnsupportedMediaType, "send a body of the type application/json, or a form to a page of the dashboard"}
 	errBodyLarge   = &fault{http.StatusRequestEntityTooLarge, "the body has more than 64 KB"}
 	errBody        = &fault{http.StatusBadRequest, "the body is not what this page takes"}
 	errNeedsTLS    = &fault{http.StatusForbidden, "from another machine, or by this host name, the dashboard needs TLS (--http-tls) and a user with a password"}

@@ -48,7 +48,7 @@ func newNode(t *testing.T) *node {
 			return n.now
 		},
 		Wall: func() time.Time { return time.Unix(0, 0) },
-		Log:  slog.New(slog.DiscardHandler),
+		Log:  slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	t.Cleanup(n.end)
 	return n

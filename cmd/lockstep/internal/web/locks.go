@@ -12,8 +12,8 @@ import (
 const (
 	// pageCount is how many locks a page has, unless the request says otherwise; mostCount is the most.
 	pageCount, mostCount = 100, 1000
-	// A search looks through the locks for searchTime at most, and then says where to go on.
-	searchTime = time.Second
+	// A search looks through the locks for searchTime at most, or for sortTime if it has an order, and then says where to go on.
+	searchTime, sortTime = time.Second, 3 * time.Second
 	// mostLists bounds the commands of one search, should the clock stand still.
 	mostLists = 2000
 )
@@ -36,12 +36,12 @@ type page struct {
 
 // sorts are the orders of a list of locks.
 var sorts = map[string]func(a, b object) int{
-	"key":     func(a, b object) int { return strings.Compare(a.text("key"), b.text("key")) },
-	"owner":   func(a, b object) int { return strings.Compare(a.text("owner"), b.text("owner")) },
-	"token":   func(a, b object) int { return cmp.Compare(b.number("token"), a.number("token")) }, // the latest first
-	"waiters": func(a, b object) int { return cmp.Compare(b.number("waiters"), a.number("waiters")) },
+	"key":     func(a, b object) int { return strings.Compare(a.Text("key"), b.Text("key")) },
+	"owner":   func(a, b object) int { return strings.Compare(a.Text("owner"), b.Text("owner")) },
+	"token":   func(a, b object) int { return cmp.Compare(b.Number("token"), a.Number("token")) }, // the latest first
+	"waiters": func(a, b object) int { return cmp.Compare(b.Number("waiters"), a.Number("waiters")) },
 	"ttl": func(a, b object) int { // the first to end first, and those without an end last
-		x, y := a.number("ttl"), b.number("ttl")
+		x, y := a.Number("ttl"), b.Number("ttl")
 		return cmp.Or(cmp.Compare(boolInt(x < 0), boolInt(y < 0)), cmp.Compare(x, y))
 	},
 }
@@ -110,9 +110,36 @@ func (s *search) command(count int) []string {
 	return args
 }
 
-// locks runs LOCK.LIST until there is a page of locks. With an order, it looks at all locks, for searchTime, and keeps the first.
-func (c *call) locks(s *search) (p page, err error) {
-	began, step := c.Now(), s.count
+// locks runs LOCK.LIST until there is a page of locks. With an order, it looks at all locks, for sortTime, and keeps the first.
+//
+// Few locks have waiters. In the order of those, it asks for them first, and then for as many others as the page has room for.
+func (c *call) locks(s *search) (page, error) {
+	if s.sort != "waiters" || s.waiters > 0 {
+		return c.walk(s)
+	}
+	wanted := *s
+	wanted.waiters = 1
+	p, err := c.walk(&wanted)
+	if err != nil || p.cursor != "0" || len(p.locks) >= s.count {
+		return p, err
+	}
+	others := *s
+	others.compare = nil
+	rest, err := c.walk(&others)
+	for _, o := range rest.locks {
+		if o.Number("waiters") == 0 && len(p.locks) < s.count {
+			p.locks = append(p.locks, o)
+		}
+	}
+	return p, err
+}
+
+// walk is locks in one pass.
+func (c *call) walk(s *search) (p page, err error) {
+	began, step, most := c.Now(), s.count, searchTime
+	if s.compare != nil {
+		most = sortTime
+	}
 	for n := 0; ; n++ {
 		reply, err := c.ask(s.db, s.command(step)...)
 		if err != nil {
@@ -134,7 +161,7 @@ func (c *call) locks(s *search) (p page, err error) {
 		if s.compare != nil && len(p.locks) > 2*s.count {
 			p.locks = s.first(p.locks)
 		}
-		if cursor == "0" || s.compare == nil && len(p.locks) >= s.count || n == mostLists || c.Now()-began > searchTime {
+		if cursor == "0" || s.compare == nil && len(p.locks) >= s.count || n == mostLists || c.Now()-began > most {
 			break
 		}
 		step = mostCount

@@ -14,6 +14,11 @@ import (
 // listing answers LOCK.LIST over so many locks, as SCAN does.
 func listing(locks int) func([]string) string {
 	return func(args []string) string {
+		least := 0
+		if n := len(args); n > 6 && args[n-2] == "WAITERS" {
+			least, _ = strconv.Atoi(args[n-1])
+			args = args[:n-2]
+		}
 		if args[0] != "LOCK.LIST" {
 			return "+OK\r\n"
 		}
@@ -22,6 +27,9 @@ func listing(locks int) func([]string) string {
 		var rows []string
 		next := min(from+count, locks)
 		for i := from; i < next; i++ {
+			if i%1000 < least {
+				continue
+			}
 			if len(args) < 6 || strings.HasSuffix(fmt.Sprint(i), args[6]) {
 				rows = append(rows, array(bulk("key"), bulk(fmt.Sprint("k", i)), bulk("waiters"), fmt.Sprintf(":%d\r\n", i%1000), bulk("ttl"), fmt.Sprintf(":%d\r\n", i%7-1)))
 			}
@@ -74,6 +82,16 @@ func TestPages(t *testing.T) {
 	if len(l.Locks) != 8 || l.Locks[4].Waiters != 999 || l.Locks[5].Waiters != 998 {
 		t.Errorf("%+v", l)
 	}
+	l = n.list(t, cookie, "sort=waiters&count=1000")
+	if len(l.Locks) != 1000 || l.Locks[999].Waiters != 800 {
+		t.Errorf("%d locks, %+v", len(l.Locks), l.Locks[len(l.Locks)-1])
+	}
+	n.change(func() { n.reply = listing(900) })
+	l = n.list(t, cookie, "sort=waiters&count=1000") // those without waiters come last, and once
+	if len(l.Locks) != 900 || l.Locks[898].Waiters != 1 || l.Locks[899].Waiters != 0 {
+		t.Errorf("%d locks, %+v", len(l.Locks), l.Locks[len(l.Locks)-1])
+	}
+	n.change(func() { n.reply = listing(5_000) })
 	l = n.list(t, cookie, "sort=ttl&count=1000")
 	if l.Locks[0].TTL != 0 || slices.ContainsFunc(l.Locks, func(k struct {
 		Key          string

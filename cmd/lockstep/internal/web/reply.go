@@ -153,8 +153,8 @@ func (o object) nested(names ...string) object {
 	return o
 }
 
-// text returns a field as text: what is kept of it, if it was cut.
-func (o object) text(name string) string {
+// Text returns a field as text: what is kept of it, if it was cut.
+func (o object) Text(name string) string {
 	switch v := o[name].(type) {
 	case string:
 		return v
@@ -166,7 +166,8 @@ func (o object) text(name string) string {
 	return ""
 }
 
-func (o object) number(name string) int64 {
+// Number returns a field as a number; 0 if it is none.
+func (o object) Number(name string) int64 {
 	switch v := o[name].(type) {
 	case int64:
 		return v
