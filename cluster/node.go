@@ -147,7 +147,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 		n.fsm.Introduce(accounts)
 	}
 	if locks, ok := cfg.Sink.(store.LockSink); ok {
-		n.fsm.Witness(locks)
+		n.fsm.Witness(newLockCounter(n, locks))
 	}
 	if keys, ok := cfg.Sink.(store.KeySink); ok {
 		n.fsm.Show(keys)

@@ -77,5 +77,15 @@ func (h *Histogram) Load() Seen {
 	return s
 }
 
+// Any reports whether the histogram has a value.
+func (h *Histogram) Any() bool {
+	for i := range h.counts {
+		if h.counts[i].Load() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Scale returns the scale of the histogram.
 func (h *Histogram) Scale() Scale { return h.scale }

@@ -13,6 +13,8 @@ const (
 	Released End = iota
 	Expired
 	Forced
+	Replaced // the key was overwritten
+	Moved    // the key has got another name, under which a new lock has begun
 )
 
 // Outcome is what became of a client's wait for a lock.
@@ -28,7 +30,7 @@ const (
 
 // Names of the values above, for labels.
 var (
-	Ends     = [...]string{"released", "expired", "forced"}
+	Ends     = [...]string{"released", "expired", "forced", "replaced", "moved"}
 	Outcomes = [...]string{"granted", "timeout", "error", "left"}
 )
 
@@ -43,11 +45,11 @@ type Locks struct {
 
 // LockKind is the counts of one kind of locks.
 type LockKind struct {
-	Granted, Missed atomic.Uint64
-	Ended           [len(Ends)]atomic.Uint64
-	Waited          [len(Outcomes)]atomic.Uint64
-	Waiting         atomic.Int64
-	Held, Wait      *Histogram
+	Granted, Renewed, Missed atomic.Uint64
+	Ended                    [len(Ends)]atomic.Uint64
+	Waited                   [len(Outcomes)]atomic.Uint64
+	Waiting                  atomic.Int64
+	Held, Wait               *Histogram
 }
 
 // NewLocks returns counts of these kinds and of OtherKind.
@@ -73,14 +75,19 @@ func (l *Locks) of(kind string) *LockKind {
 // Granted notes that an owner has got a lock.
 func (l *Locks) Granted(kind string) { l.of(kind).Granted.Add(1) }
 
+// Renewed notes that an owner has got a later end of its lease.
+func (l *Locks) Renewed(kind string) { l.of(kind).Renewed.Add(1) }
+
 // Missed notes that a client wanted a lock that another one had.
 func (l *Locks) Missed(kind string) { l.of(kind).Missed.Add(1) }
 
-// Ended notes that an owner holds a lock no more.
+// Ended notes that an owner holds a lock no more. A negative time is unknown.
 func (l *Locks) Ended(kind string, how End, held time.Duration) {
 	k := l.of(kind)
 	k.Ended[how].Add(1)
-	k.Held.Took(held)
+	if held >= 0 {
+		k.Held.Took(held)
+	}
 }
 
 // Waits notes that a client begins to wait for a lock. Waited must follow.

@@ -13,10 +13,12 @@ import (
 type measureCollector struct {
 	p *parts
 
-	commit, sync, apply, batch           *prometheus.Desc
-	grants, misses, ends, waits, waiters *prometheus.Desc
-	lockWait, lockHold                   *prometheus.Desc
+	commit, sync, apply, batch                     *prometheus.Desc
+	grants, renewals, misses, ends, waits, waiters *prometheus.Desc
+	lockWait, lockHold                             *prometheus.Desc
 }
+
+const unlessOff = "; nothing while lock-audit is no."
 
 func newMeasureCollector(p *parts) *measureCollector {
 	return &measureCollector{p: p,
@@ -25,10 +27,11 @@ func newMeasureCollector(p *parts) *measureCollector {
 		apply:  describe("apply_seconds", "Time in which an entry is applied to the state; not on a node with --ephemeral."),
 		batch:  describe("batch_requests", "Requests that this leader has evaluated together."),
 
-		grants:   describe("lock_grants_total", "Locks that owners have got, while this node led.", "kind"),
+		grants:   describe("lock_grants_total", "Locks that owners have got, while this node led"+unlessOff, "kind"),
+		renewals: describe("lock_renewals_total", "Leases that have got a later end, while this node led"+unlessOff, "kind"),
 		misses:   describe("lock_misses_total", "Commands that found a lock held, and did not wait: SET with NX, SETNX, LOCK.ACQUIRE without WAIT.", "kind"),
-		ends:     describe("lock_ends_total", "Locks that owners hold no more, while this node led.", "kind", "how"),
-		lockHold: describe("lock_hold_seconds", "Time for which owners have held their locks, counted at its end, while this node led.", "kind"),
+		ends:     describe("lock_ends_total", "Locks that owners hold no more, while this node led"+unlessOff, "kind", "how"),
+		lockHold: describe("lock_hold_seconds", "Time for which owners have held their locks, counted at its end, while this node led; of a part of the locks if more than 65,536 are held"+unlessOff, "kind"),
 		waits:    describe("lock_waits_total", "Calls of LOCK.ACQUIRE with WAIT by clients of this node that have ended.", "kind", "outcome"),
 		waiters:  describe("lock_waiters", "Clients of this node that wait in LOCK.ACQUIRE now.", "kind"),
 		lockWait: describe("lock_wait_seconds", "Time that LOCK.ACQUIRE with WAIT took for clients of this node, whatever its outcome.", "kind"),
@@ -36,7 +39,7 @@ func newMeasureCollector(p *parts) *measureCollector {
 }
 
 func (c *measureCollector) Describe(out chan<- *prometheus.Desc) {
-	tell(out, []*prometheus.Desc{c.commit, c.sync, c.apply, c.batch, c.grants, c.misses, c.ends, c.lockHold, c.waits, c.waiters, c.lockWait})
+	tell(out, []*prometheus.Desc{c.commit, c.sync, c.apply, c.batch, c.grants, c.renewals, c.misses, c.ends, c.lockHold, c.waits, c.waiters, c.lockWait})
 }
 
 func (c *measureCollector) Collect(out chan<- prometheus.Metric) {
@@ -51,8 +54,10 @@ func (c *measureCollector) Collect(out chan<- prometheus.Metric) {
 	seconds(c.sync, m.LogSync)
 	seconds(c.apply, m.Apply)
 	out <- histogram(c.batch, m.Batch.Load(), m.Batch.Scale().Bounds(1), 1)
+	first := true
 	m.Locks.Each(func(kind string, k *tally.LockKind) {
 		count(c.grants, k.Granted.Load(), kind)
+		count(c.renewals, k.Renewed.Load(), kind)
 		count(c.misses, k.Missed.Load(), kind)
 		for how := range k.Ended {
 			count(c.ends, k.Ended[how].Load(), kind, tally.Ends[how])
@@ -61,8 +66,14 @@ func (c *measureCollector) Collect(out chan<- prometheus.Metric) {
 			count(c.waits, k.Waited[outcome].Load(), kind, tally.Outcomes[outcome])
 		}
 		out <- prometheus.MustNewConstMetric(c.waiters, prometheus.GaugeValue, float64(k.Waiting.Load()), kind)
-		seconds(c.lockHold, k.Held, kind)
-		seconds(c.lockWait, k.Wait, kind)
+		// Of most kinds there are no locks, and a histogram has many lines. The first kind is always there, so that each metric is.
+		if first || k.Held.Any() {
+			seconds(c.lockHold, k.Held, kind)
+		}
+		if first || k.Wait.Any() {
+			seconds(c.lockWait, k.Wait, kind)
+		}
+		first = false
 	})
 }
 

@@ -120,6 +120,7 @@ func TestMetrics(t *testing.T) {
 		for name, want := range map[string]bool{"lockstep_is_leader": n == leader, "lockstep_has_leader": true, "lockstep_ready": true, "lockstep_members_down": false,
 			"lockstep_disk_trouble": false, "lockstep_log_sync_seconds": true, "lockstep_apply_seconds": true, "lockstep_leader_changes_total": true, "lockstep_write_sets_total": true,
 			"lockstep_commit_seconds": n == leader, "lockstep_batch_requests": n == leader, "lockstep_raft_proposals_total": n == leader, "lockstep_lock_misses_total": n == leader,
+			"lockstep_lock_grants_total": n == leader, "lockstep_lock_ends_total": n == leader, "lockstep_lock_hold_seconds": n == leader,
 			"lockstep_lock_wait_seconds": n == follower} {
 			if got := value(families, name); (got > 0) != want {
 				t.Errorf("%s: %s is %v, want more than 0: %v", n.ID, name, got, want)
@@ -129,6 +130,9 @@ func TestMetrics(t *testing.T) {
 	_, at := scrape(t, leader)
 	if got := value(at, "lockstep_lock_misses_total", "kind=plain"); got != 4 {
 		t.Errorf("%v misses of plain locks, not 4", got)
+	}
+	if got := value(at, "lockstep_lock_ends_total", "kind=plain", "how=forced"); got != 1 {
+		t.Errorf("%v plain locks were ended by force, not 1", got)
 	}
 	_, at = scrape(t, follower)
 	if got := value(at, "lockstep_lock_waits_total", "kind=plain", "outcome=timeout"); got != 1 {
