@@ -340,6 +340,10 @@ func TestBackupOfAStranger(t *testing.T) {
 	ask(t, admin, "SET", "secretkey", "v")
 	ask(t, admin, "ACL", "SETUSER", "bob", "on", ">p", "+@all", "~*")
 	ask(t, admin, "CONFIG", "SET", "requirepass", "secret")
+	until(t, "the log of the node to have the password", func() bool { // two others are a majority without it
+		_, err := list[1].Do("PING")
+		return err != nil && strings.HasPrefix(err.Error(), "NOAUTH")
+	})
 	for _, n := range list {
 		n.Kill()
 	}
