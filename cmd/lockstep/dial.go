@@ -32,7 +32,7 @@ type adminOptions struct {
 
 func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node; lock takes several, separated by commas")
-	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep, for lock the key, +lock.acquire, +lock.renew, +lock.release and +lock.token, and for the commands about locks the keys, +lock.list, +lock.info, +lock.waiters and +lock.force (default: the user without a name of its own, default)")
+	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep, for lock the key, +lock.acquire, +lock.renew, +lock.release and +lock.token, and for the commands about locks the keys, +lock.list, +lock.info, +lock.waiters, +lock.history, +lock.stats and +lock.force (default: the user without a name of its own, default)")
 	secretVar(fs, &o.password, "requirepass", "`password` of that user")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node; lock tries all nodes for so long")
 	fs.BoolVar(&o.tls, "tls", false, "speak TLS: --addr is an address of its --tls-listen")

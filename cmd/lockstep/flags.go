@@ -255,6 +255,10 @@ granted survives the death of any minority of its nodes.
                         who holds a lock, with which token, for how long yet
   lockstep lock-waiters NAME
                         who waits for a lock, in the order of the queue
+  lockstep history [NAME]
+                        what has happened to a lock, or to all locks
+  lockstep lock-stats   how often locks were granted, expired, ended by force …,
+                        and which locks are taken most
   lockstep force NAME --reason TEXT
                         end a lock, whoever holds it; who waits for it gets it
   lockstep health       ask the node on this machine whether it is ready; a
@@ -313,12 +317,14 @@ func flagGroups() []flagGroup {
 	}
 	return []flagGroup{
 		group("serve", new(options).define),
-		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters and force", new(adminOptions).define),
-		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, force, restore, secret and version", new(outputOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters, history, lock-stats and force", new(adminOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, restore, secret and version", new(outputOptions).define),
 		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
 		group("lock, besides", new(lockOptions).define),
-		group("locks, lock-info, lock-waiters and force", new(databaseOptions).define),
+		group("locks, lock-info, lock-waiters, history, lock-stats and force", new(databaseOptions).define),
 		group("locks, besides", new(locksOptions).define),
+		group("history, besides", new(historyOptions).define),
+		group("lock-stats, besides", new(statsOptions).define),
 		group("force, besides", new(forceOptions).define),
 		group("health", new(healthOptions).define),
 		group("restore", func(fs *flag.FlagSet) {

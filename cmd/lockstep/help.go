@@ -47,6 +47,8 @@ var examples = map[string][]string{
 		"lockstep locks --output json --user auditor --requirepass-file /etc/lockstep/auditor"},
 	"lock-info":    {"lockstep lock-info nightly-report", "lockstep lock-info nightly-report --output json"},
 	"lock-waiters": {"lockstep lock-waiters nightly-report"},
+	"history":      {"lockstep history nightly-report --count 20", "lockstep history --since 10m --event expired --output json"},
+	"lock-stats":   {"lockstep lock-stats --top 5"},
 	"force":        {"lockstep force nightly-report --reason 'host-7 is gone'", "lockstep force nightly-report --reason 'host-7 is gone' --owner host-7:4711 --token 1764559409000000"},
 	"health":       {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
 	"backup":       {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},

@@ -47,7 +47,7 @@ func asking(t *testing.T) map[string][]string {
 	return map[string][]string{
 		"status": nil, "members": nil, "add": {"n4", "127.0.0.1:7379"}, "remove": {"n3"}, "transfer": nil, "snapshot": nil,
 		"backup": {filepath.Join(t.TempDir(), "b")},
-		"locks":  nil, "lock-info": {"a"}, "lock-waiters": {"a"}, "force": {"a", "--reason", "x"},
+		"locks":  nil, "lock-info": {"a"}, "lock-waiters": {"a"}, "force": {"a", "--reason", "x"}, "history": {"--since", "1h"}, "lock-stats": nil,
 	}
 }
 

@@ -91,6 +91,10 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 		return listLocks(args, stdout)
 	case "lock-info", "lock-waiters":
 		return aboutLock(name, args, stdout)
+	case "history":
+		return showHistory(args, stdout)
+	case "lock-stats":
+		return lockStats(args, stdout)
 	case "force":
 		return forceLock(args, stdout)
 	case "lock":
@@ -104,6 +108,6 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case "help":
 		return help(args, stdout)
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, force, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
 	}
 }
