@@ -416,7 +416,7 @@ func (w *witness) compare(before, after *lockPlace, o op, source bool) {
 	for _, n := range after.held {
 		at := slices.IndexFunc(before.held, n.same)
 		switch {
-		case at < 0, n.holds > before.held[at].holds:
+		case at < 0, n.holds > before.held[at].holds, after.typed && before.kind != after.kind: // the owner now shares the lock, or no longer
 			w.note(after, LockGranted, after.kind, after.limit, n)
 		case n.holds < before.held[at].holds:
 			w.note(after, LockReleased, after.kind, after.limit, n)

@@ -26,6 +26,7 @@ type options struct {
 	clusterListen             string
 	clusterAdvertise          string
 	httpListen, peers, join   string
+	auditDir, auditSize       string
 	data, password, protected string
 	aclFile                   string
 	logStore                  string
@@ -65,6 +66,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.join, "join", "", "`host:port,...` of --peer-listen of one or more members of a running cluster: a new node joins it; one that has data does not look at this")
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
 	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
+	fs.StringVar(&o.auditDir, "audit-dir", "", "`directory` for files of the events of locks, as JSON lines, which lockstep audit checks; one for each node")
+	fs.StringVar(&o.auditSize, "audit-size", "1gb", "`bytes` that these files may have together: the oldest are deleted")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
 	secretVar(fs, &o.password, "requirepass", "`password` that clients must give")
@@ -261,6 +264,9 @@ granted survives the death of any minority of its nodes.
                         and which locks are taken most
   lockstep force NAME --reason TEXT
                         end a lock, whoever holds it; who waits for it gets it
+  lockstep audit --check DIR ...
+                        read the files that nodes with --audit-dir have
+                        written: no lock had two owners, and tokens rose
   lockstep health       ask the node on this machine whether it is ready; a
                         container's health check
   lockstep backup FILE  save the state of a running node; --verify: read FILE
@@ -318,7 +324,7 @@ func flagGroups() []flagGroup {
 	return []flagGroup{
 		group("serve", new(options).define),
 		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters, history, lock-stats and force", new(adminOptions).define),
-		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, restore, secret and version", new(outputOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, audit, restore, secret and version", new(outputOptions).define),
 		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
 		group("lock, besides", new(lockOptions).define),
 		group("locks, lock-info, lock-waiters, history, lock-stats and force", new(databaseOptions).define),
@@ -326,6 +332,7 @@ func flagGroups() []flagGroup {
 		group("history, besides", new(historyOptions).define),
 		group("lock-stats, besides", new(statsOptions).define),
 		group("force, besides", new(forceOptions).define),
+		group("audit", new(auditOptions).define),
 		group("health", new(healthOptions).define),
 		group("restore", func(fs *flag.FlagSet) {
 			cfg := cluster.Default()

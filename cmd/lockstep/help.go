@@ -50,6 +50,7 @@ var examples = map[string][]string{
 	"history":      {"lockstep history nightly-report --count 20", "lockstep history --since 10m --event expired --output json"},
 	"lock-stats":   {"lockstep lock-stats --top 5"},
 	"force":        {"lockstep force nightly-report --reason 'host-7 is gone'", "lockstep force nightly-report --reason 'host-7 is gone' --owner host-7:4711 --token 1764559409000000"},
+	"audit":        {"lockstep audit --check /var/lib/lockstep/audit", "lockstep audit --check n1-audit n2-audit n3-audit --output json"},
 	"health":       {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
 	"backup":       {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},
 	"restore":      {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},

@@ -97,6 +97,8 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 		return lockStats(args, stdout)
 	case "force":
 		return forceLock(args, stdout)
+	case "audit":
+		return checkAudit(args, stdout)
 	case "lock":
 		return runLocked(args, stdout, lines)
 	case lock.GateCommand:
@@ -108,6 +110,6 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case "help":
 		return help(args, stdout)
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, audit, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/cluster/brake"
+	"lockstep/cmd/lockstep/internal/audit"
 	"lockstep/luavm"
 	"lockstep/server"
 	"lockstep/store"
@@ -82,6 +83,7 @@ type parts struct {
 	server      *server.Server
 	sentinel    *server.Server // nil without --sentinel-listen
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
+	audit       *audit.Writer  // nil without --audit-dir
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
 	lines       *lineQueue     // what takes the lines of the log; nil in a test
 	clock       cluster.TimeSource
@@ -154,9 +156,13 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	cfg.Time, cfg.Logger = clock, log
 	cfg.BlockedMemory = plan.client / 2
 	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password, users)
-	node, err := cluster.Open(cfg)
+	auditor, err := o.openAudit(hub, log)
 	if err != nil {
 		return nil, errors.Join(err, ls.close())
+	}
+	node, err := cluster.Open(cfg)
+	if err != nil {
+		return nil, errors.Join(err, ls.close(), auditor.Close())
 	}
 	o.configure(&sc, plan, ls)
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
@@ -164,10 +170,10 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc.TLS, sc.ACLUsers, sc.LibraryMemory = certificates, users, engine.Kept
 	sc.OnShutdown, sc.Ballast, sc.FailoverWait = shutdown, len(ballast), cfg.FailoverWait
 	if err := sc.Validate(); err != nil {
-		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
+		return nil, errors.Join(usageError{err}, ls.close(), node.Close(), auditor.Close())
 	}
 	srv.Store(server.New(sc, node, table))
-	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock}
+	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock, audit: auditor}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}
@@ -209,7 +215,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	p.lines = lines
 	pages, err := serveHTTP(o, p, log)
 	if err != nil {
-		return errors.Join(err, p.listeners.close(), p.node.Close())
+		return errors.Join(err, p.listeners.close(), p.node.Close(), p.audit.Close())
 	}
 	failed := p.serve()
 	go reloadOn(stop, hangups, p.reload, log)
@@ -230,7 +236,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 			err = errors.Join(err, sentinel.Shutdown(ctx))
 		}
 	}
-	err = errors.Join(err, p.node.Close())
+	err = errors.Join(err, p.node.Close(), p.audit.Close())
 	err = errors.Join(err, stopPages(pages))
 	if err == nil {
 		log.Info("Stopped")

@@ -78,7 +78,9 @@ func (h *History) Locked(seq uint64, at store.Time, events []store.LockEvent) {
 		}
 		h.put(Event{events[i], seq, at.Wall / 1000, at.Lease})
 	}
-	h.wake()
+	if len(events) > 0 {
+		h.wake()
+	}
 }
 
 // Lost implements store.LockSink.
@@ -93,6 +95,7 @@ func (h *History) Lost(seq uint64, at store.Time) {
 
 // gap says that events until the write set seq are missing; mu is held.
 func (h *History) gap(seq uint64, at store.Time, why string) {
+	h.latest = Event{Seq: seq, At: at.Wall / 1000, Lease: at.Lease}
 	h.put(Event{store.LockEvent{How: store.LockGap, Reason: why}, seq, at.Wall / 1000, at.Lease})
 	h.wake()
 }
@@ -155,15 +158,16 @@ type Cursor struct {
 }
 
 // Next returns the events behind a cursor, at most those of one block, and the cursor behind them. If some are not kept any more, the first
-// event is a gap. Without events it returns a channel that is closed when the next event comes.
-func (h *History) Next(from Cursor) (list []Event, next Cursor, more <-chan struct{}) {
+// event is a gap. Without events it returns the number of the write set up to which the reader has read all, and a channel that is closed when
+// the next event comes.
+func (h *History) Next(from Cursor) (list []Event, next Cursor, upTo uint64, more <-chan struct{}) {
 	h.mu.Lock()
 	b, next, dropped := h.ring.from(from)
 	if len(b) == 0 && dropped == nil {
 		if h.more == nil {
 			h.more = make(chan struct{})
 		}
-		more = h.more
+		upTo, more = h.latest.Seq, h.more
 	}
 	h.mu.Unlock()
 	if dropped != nil {
@@ -173,5 +177,5 @@ func (h *History) Next(from Cursor) (list []Event, next Cursor, more <-chan stru
 		list = append(list, Event{})
 		b = list[len(list)-1].read(b)
 	}
-	return list, next, more
+	return list, next, upTo, more
 }

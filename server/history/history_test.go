@@ -30,7 +30,7 @@ func TestRing(t *testing.T) {
 	read := 0
 	next := func() {
 		for {
-			list, to, more := h.Next(at)
+			list, to, _, more := h.Next(at)
 			at = to
 			if more != nil {
 				return
@@ -65,7 +65,7 @@ func TestRing(t *testing.T) {
 	if list[0].How != store.LockGap || list[0].Seq != list[1].Seq-1 {
 		t.Errorf("the first event is %+v", list[0])
 	}
-	if got, _, _ := h.Next(Cursor{}); got[0].How != store.LockGap {
+	if got, _, _, _ := h.Next(Cursor{}); got[0].How != store.LockGap {
 		t.Errorf("a reader that comes late gets %+v first", got[0])
 	}
 	if got := h.Counts()["plain"][store.LockGranted]; got != n {
@@ -92,13 +92,13 @@ func TestModes(t *testing.T) {
 // TestNextWakes: a reader that has read all is woken by the next event.
 func TestNextWakes(t *testing.T) {
 	h := New(1, Most, nil)
-	list, at, more := h.Next(Cursor{})
+	list, at, _, more := h.Next(Cursor{})
 	if len(list) != 0 {
 		t.Fatal(list)
 	}
 	h.Locked(1, store.Time{}, []store.LockEvent{event(1)})
 	<-more
-	if list, _, _ := h.Next(at); len(list) != 1 || list[0].Seq != 1 {
+	if list, _, _, _ := h.Next(at); len(list) != 1 || list[0].Seq != 1 {
 		t.Error(list)
 	}
 }
