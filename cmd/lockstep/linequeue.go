@@ -13,7 +13,7 @@ import (
 const (
 	// queuedLines is how many bytes of lines may wait in a lineQueue.
 	queuedLines = 1 << 20
-	// lastWordsStall is how long a process that ends waits while no line can be written; lastWordsTime is how long it waits in all.
+	// lastWordsStall is how long a node that ends waits while no line can be written; lastWordsTime is how long any command waits in all.
 	lastWordsStall = 250 * time.Millisecond
 	lastWordsTime  = 2 * time.Second
 )
@@ -26,6 +26,7 @@ type lineQueue struct {
 	to    io.Writer
 	more  chan struct{} // tells run that lines has a new line or over is set; has room for one signal
 	moved chan struct{} // tells flush that run has written a line; has room for one signal
+	stall time.Duration // how long flush waits while no line is written
 	lost  atomic.Uint64 // number of lines that were left out, or could not be written, since the start
 
 	mu      sync.Mutex
@@ -40,7 +41,7 @@ type lineQueue struct {
 
 // newLineQueue makes a queue of lines for a writer, and starts its goroutine, which close ends.
 func newLineQueue(to io.Writer) *lineQueue {
-	q := &lineQueue{to: to, more: make(chan struct{}, 1), moved: make(chan struct{}, 1), say: func(missing uint64) []byte {
+	q := &lineQueue{to: to, more: make(chan struct{}, 1), moved: make(chan struct{}, 1), stall: lastWordsStall, say: func(missing uint64) []byte {
 		return fmt.Appendf(nil, "lockstep: %d lines are missing here\n", missing)
 	}}
 	go q.run()
@@ -163,13 +164,13 @@ func (q *lineQueue) sayBy(loggerTo func(io.Writer) (*slog.Logger, error)) error 
 	return nil
 }
 
-// flush waits until all lines are written. It gives up when no line has been written for lastWordsStall, and after lastWordsTime.
+// flush waits until all lines are written. It gives up when no line has been written for the time stall, and after lastWordsTime.
 func (q *lineQueue) flush() {
 	timeout := time.After(lastWordsTime)
 	for !q.written() {
 		select {
 		case <-q.moved:
-		case <-time.After(lastWordsStall):
+		case <-time.After(q.stall):
 			return
 		case <-timeout:
 			return

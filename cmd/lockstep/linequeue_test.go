@@ -231,3 +231,14 @@ func TestQueuedLinesAreTheSame(t *testing.T) {
 		}
 	})
 }
+
+// TestMessageOfASlowCommand: a command that fails writes its message although the machine is busy.
+func TestMessageOfASlowCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipe()
+		p.slow = 4 * lastWordsStall
+		if code := run([]string{"add", "n4"}, io.Discard, p); code != exitUsage || len(p.lines()) != 2 {
+			t.Errorf("exit code %d, and %q", code, p.lines())
+		}
+	})
+}

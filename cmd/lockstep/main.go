@@ -51,6 +51,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]
 	}
+	if name != "serve" && name != "lock" {
+		lines.stall = lastWordsTime // on a busy machine the only message may take its time, and nobody waits for this process to end
+	}
 	err := dispatch(name, args, stdout, lines)
 	var usage usageError
 	var exit lock.ExitError
