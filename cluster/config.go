@@ -134,6 +134,8 @@ type Config struct {
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
+	// Subscribers counts this node's subscribers of a channel, without patterns.
+	Subscribers func(kind store.PublishKind, channel string) int
 	// UsersVersion returns the version of the users that the Sink has last been told of (store.Accounts). A nil UsersVersion means
 	// that no rights are checked.
 	UsersVersion func() uint64

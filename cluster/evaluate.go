@@ -144,7 +144,8 @@ func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
 		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.Of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
-			Older: s.node.peers.Older, SameOwnerNX: s.node.cfg.SameOwnerNX, Queued: s.queued, GiveUp: s.giveUpTickets, Waiting: s.waiting, EachWaiter: s.eachWaiter, FoundOwn: s.foundOwn, Missed: s.node.measures.Locks.Missed, Corrected: s.corrections.origin, DiskFull: s.node.diskFull()})
+			Older: s.node.peers.Older, SameOwnerNX: s.node.cfg.SameOwnerNX, Queued: s.queued, GiveUp: s.giveUpTickets, Waiting: s.waiting, Blocked: s.blocked, EachWaiter: s.eachWaiter,
+			AskedInVain: s.polls.asked, EachPoller: s.polls.each, Subscribers: s.node.cfg.Subscribers, Node: s.node.cfg.ID, FoundOwn: s.foundOwn, Missed: s.node.measures.Locks.Missed, Corrected: s.corrections.origin, DiskFull: s.node.diskFull()})
 	}
 	return s.txn
 }

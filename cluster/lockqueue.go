@@ -84,9 +84,17 @@ func (s *sequencer) waiting(db int, key string) int {
 	return 0
 }
 
-// eachWaiter calls fn for the clients that wait for the lock at a key, in order, until fn returns false.
-func (s *sequencer) eachWaiter(db int, key string, fn func(store.Waiter) bool) {
-	q := s.blockedClients.queues[waitKey{db, key, true}]
+// blocked returns how many clients are blocked on a list or sorted set.
+func (s *sequencer) blocked(db int, key string) int {
+	if q := s.blockedClients.queues[waitKey{db, key, false}]; q != nil {
+		return q.n
+	}
+	return 0
+}
+
+// eachWaiter calls fn for the clients that wait for the lock at a key, or are blocked on a list or sorted set, in order, until fn returns false.
+func (s *sequencer) eachWaiter(db int, key string, lock bool, fn func(store.Waiter) bool) {
+	q := s.blockedClients.queues[waitKey{db, key, lock}]
 	if q == nil {
 		return
 	}

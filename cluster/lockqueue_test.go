@@ -406,7 +406,7 @@ func TestLockWaitersAndForce(t *testing.T) {
 		_, d := p.wait(p.b, "LOCK.ACQUIRE k d PX 60000 WAIT 50000 SHARED")
 		p.b.Abandon(gone)
 		synctest.Wait()
-		want := "[[owner c queue server user default waited 0 shared 0] [owner d queue server user default waited 0 shared 1]]"
+		want := "[[owner c queue server user default waited 0 shared 0 node ] [owner d queue server user default waited 0 shared 1 node ]]"
 		if got := p.doOn(p.b, "LOCK.WAITERS k"); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

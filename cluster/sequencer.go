@@ -57,6 +57,7 @@ type sequencer struct {
 	gather         fair.Gatherer[*request] // decides how long a batch waits for more requests
 	users          fair.Turns[*request]    // requests that go behind others because their users have used much time
 	long           longReads               // long reads, which also go behind other requests
+	polls          *polls                  // owners that ask for locks again and again
 	cut            []*request              // requests that evaluateAgain has cut off from the present batch
 	work           workTime                // measures evaluations
 	spread         int64                   // how long, in ms, the present batch takes in requests
@@ -90,7 +91,7 @@ type evaluation struct {
 }
 
 func newSequencer(n *Node) *sequencer {
-	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), work: workTime{time: n.cfg.Time}, blockedClients: newBlockedClients()}
+	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), work: workTime{time: n.cfg.Time}, blockedClients: newBlockedClients(), polls: newPolls(n.cfg.Time.Monotonic)}
 	// On an ephemeral node the method lead runs the first batch; only then may submitters run batches, too.
 	if n.cfg.Ephemeral {
 		s.in.Hand()

@@ -20,6 +20,7 @@ type chunk struct {
 	fn    *lua.LFunction // the function of the present Lua state; nil: not made yet
 	fast  *fastScript    // the form for the fast path; nil: none
 	flags scriptFlags
+	taker store.Taker // which of its arguments names the owner of the locks that it takes
 }
 
 // maxChunks bounds the number of compiled scripts. Before there are more, the engine drops all of them.
@@ -95,6 +96,16 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]b
 			c.fast = e.fast(linked)
 		}
 	}
+	before := ctx.BeforeScript()
+	reply = e.evalLinked(ctx, c, from, keys, args, readOnly, cached)
+	if e.stop == "" {
+		ctx.AfterScript(&c.taker, before, keys, args)
+	}
+	return reply
+}
+
+// evalLinked is eval for a script whose function is made.
+func (e *Engine) evalLinked(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	e.start(from.state, ctx.ScriptTime)
 	if c.fast != nil {
 		if reply, ok := e.evalFast(ctx, c, keys, args, readOnly, cached); ok {

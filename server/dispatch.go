@@ -321,7 +321,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 			s.used(cmd)
 		} else {
 			s.noteLock(cmd, s.calls[i].Args, s.calls[i].DB, r)
-			s.reply(cmd, r)
+			s.reply(cmd, s.addSubscribers(cmd, s.calls[i].Args, r))
 		}
 		s.ran(cmd, s.calls[i].Args, each)
 		s.finish()

@@ -278,6 +278,17 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
+// Subscribers returns how many clients of this node have subscribed to a channel.
+func (h *Hub) Subscribers(kind store.PublishKind, channel string) int {
+	switch {
+	case h.heard.Load() == 0:
+		return 0
+	case kind == store.Shard:
+		return h.count(subShard, channel)
+	}
+	return h.count(subChannel, channel)
+}
+
 // Listens reports whether this node has subscribers or tracking clients. It takes no lock, because the Raft code calls it for every answer
 // to the leader.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }

@@ -31,6 +31,7 @@ type Server struct {
 	heavy    map[*store.Command]cluster.OwnKind // commands of which only one of each kind runs at a time (alone.go)
 	kills    map[*store.Command]bool            // commands that end a script
 	grants   map[*store.Command]bool            // commands whose replies may grant a lease
+	sight    map[*store.Command]bool            // commands that tell who waits for a lock
 	execCmd  *store.Command                     // EXEC and WATCH have handlers, but may need the leader, too (ask)
 	watchCmd *store.Command
 	debugCmd *store.Command
@@ -140,6 +141,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.heavy = findHeavy(srv.handlers)
 	srv.kills = findKills(srv.handlers)
 	srv.grants = findGrants(table)
+	srv.sight = map[*store.Command]bool{table.Lookup([]byte("lock.info")): true, table.Lookup([]byte("lock.waiters")): true, table.Lookup([]byte("lock.list")): true}
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.acquireCmd, srv.renewCmd, srv.releaseCmd = table.Lookup([]byte("lock.acquire")), table.Lookup([]byte("lock.renew")), table.Lookup([]byte("lock.release"))
 	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})

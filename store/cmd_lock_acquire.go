@@ -73,6 +73,7 @@ func cmdLockAcquire(c *Ctx) Reply {
 	}
 	if wait == 0 {
 		c.missed(e)
+		c.askedInVain(e, l.owner)
 	} else {
 		c.Wait = &Wait{DB: c.DB, Keys: [][]byte{l.key}, Type: TypeFree, Timeout: wait, Owner: l.owner, Shared: l.mode == lockShared, Ticket: l.has(wordQueue)}
 	}

@@ -15,7 +15,7 @@ var sightCommands = []Command{
 		Name: "lock.waiters", Arity: 2, Flags: ReadOnly | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
 		Keys:    firstKey(KeyRO | KeyAccess),
 		Tips:    []string{"nondeterministic_output"},
-		Summary: "Lists the clients in the queue of a lock.",
+		Summary: "Lists the clients that wait for a lock.",
 		Usage:   "key", Run: cmdLockWaiters,
 	},
 	{
@@ -30,14 +30,6 @@ var sightCommands = []Command{
 		Summary: "Ends a lock of any kind, and wakes the clients that wait for it.",
 		Usage:   "key REASON text [OWNER owner] [TOKEN token]", Run: cmdLockForce,
 	},
-}
-
-// Waiter is a client in the queue of a lock.
-type Waiter struct {
-	Owner  string
-	User   string
-	Age    int64 // ms since it began to wait
-	Shared bool
 }
 
 // mostShown is how many owners LOCK.INFO shows, and how many clients LOCK.WAITERS.
@@ -113,39 +105,4 @@ func (c *Ctx) ttlOf(deadline int64, seq uint64) int64 {
 		left = c.gracedAt(deadline, seq) - c.Now().Lease
 	}
 	return max(left, 0)
-}
-
-// waitersOf returns how many clients wait in the queues of a lock: in that of the server, and in that of Redisson's fair lock.
-func (c *Ctx) waitersOf(e *Entry, kind string) (n int64) {
-	if c.env.Waiting != nil {
-		n = int64(c.env.Waiting(c.DB, e.key))
-	}
-	if kind == kindFairLock && c.readsQueue(e.key) {
-		n += int64(c.fairQueue(c.DB, e.key).Len())
-	}
-	return n
-}
-
-// readsQueue reports whether the user may read the queue of Redisson's fair lock, which is a key of its own.
-func (c *Ctx) readsQueue(key string) bool {
-	cmd := c.Cmd.table.Lookup(llenCommand)
-	return c.MayRun(cmd, llenCommand, stringBytes(queueKey(key)))
-}
-
-var llenCommand = []byte("llen")
-
-func cmdLockWaiters(c *Ctx) Reply {
-	list := []Reply{}
-	show := func(queue, owner, user string, age int64, shared bool) bool {
-		c.work(1)
-		list = append(list, MapOf(Str("owner"), Str(owner), Str("queue"), Str(queue), Str("user"), Str(user), Str("waited"), Int(age), Str("shared"), Flag(shared)))
-		return len(list) < mostShown
-	}
-	if c.env.EachWaiter != nil {
-		c.env.EachWaiter(c.DB, bytesToString(c.Args[1]), func(w Waiter) bool { return show("server", w.Owner, w.User, w.Age, w.Shared) })
-	}
-	if e, kind := c.lockAt(c.Args[1]); kind == kindFairLock && c.readsQueue(e.key) {
-		c.fairQueue(c.DB, e.key).Each(0, func(owner string) bool { return show("redisson", owner, "", -1, false) })
-	}
-	return List(list...)
 }

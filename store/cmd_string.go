@@ -126,6 +126,9 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 				return OK
 			}
 			c.missed(old)
+			if !c.InScript && old.form&formLock != 0 { // of scripts, AfterScript looks after
+				c.askedInVain(old, bytesToString(value))
+			}
 		}
 		if o.has(optGet) {
 			return reply

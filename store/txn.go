@@ -30,12 +30,17 @@ type Env struct {
 	Queued func(db int, key []byte) bool
 	// GiveUp, if not nil, ends the tickets that an owner has for the lock at a key.
 	GiveUp func(db int, key, owner string)
-	// Waiting, if not nil, returns how many clients wait for the lock at a key; EachWaiter, if not nil, calls fn for each of them, in order,
-	// until fn returns false.
-	Waiting func(db int, key string) int
-	// Blocked, if not nil, returns how many clients are blocked on a list or sorted set.
-	Blocked    func(db int, key string) int
-	EachWaiter func(db int, key string, fn func(Waiter) bool)
+	// Waiting, if not nil, returns how many clients wait for the lock at a key, and Blocked how many are blocked on a list or sorted set.
+	// EachWaiter, if not nil, calls fn for each of the ones or the others, in order, until fn returns false.
+	Waiting, Blocked func(db int, key string) int
+	EachWaiter       func(db int, key string, lock bool, fn func(Waiter) bool)
+	// AskedInVain, if not nil, notes that a client has asked in vain for a lock with a token, without waiting for it; EachPoller calls fn for
+	// those that have done so again and again.
+	AskedInVain func(db int, key string, token uint64, owner, user string)
+	EachPoller  func(db int, key string, token uint64, fn func(Waiter) bool)
+	// Subscribers counts this node's subscribers of a channel, without patterns. Node is the node's id.
+	Subscribers func(kind PublishKind, channel string) int
+	Node        string
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
 	// Missed, if not nil, is called when a command does not get a lock, and does not wait for it. If a batch is evaluated again, it is called again.

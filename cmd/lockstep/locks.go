@@ -272,7 +272,7 @@ func printWaiters(w io.Writer, out outputOptions, key string, reply any) error {
 	case out.json:
 		return printJSON(w, waiters)
 	case len(waiters) == 0:
-		_, err := fmt.Fprintf(w, "no client stands in a queue for %.100q\n", key)
+		_, err := fmt.Fprintf(w, "no client waits for %.100q\n", key)
 		return err
 	}
 	return show.NewTable(w, widestName).Add(waiters)

@@ -123,7 +123,7 @@ func TestLocksOnTheCommandLine(t *testing.T) {
 	}
 
 	_, out, _ = ran("lock-waiters", "nightly-report", "--addr", n.Addr)
-	if fields := strings.Fields(out); len(fields) != 10 || strings.Join(fields[:8], " ") != "OWNER QUEUE USER WAITED SHARED host-9:17 server default" || fields[9] != "no" {
+	if fields := strings.Fields(out); len(fields) != 11 || strings.Join(fields[:9], " ") != "OWNER QUEUE USER WAITED SHARED NODE host-9:17 server default" || fields[10] != "no" {
 		t.Error(out)
 	}
 	_, out, _ = ran("lock-waiters", "nightly-report", "--addr", n.Addr, "--output", "json")
@@ -132,7 +132,7 @@ func TestLocksOnTheCommandLine(t *testing.T) {
 	}
 	_, out, _ = ran("lock-waiters", "catalogue", "--addr", n.Addr)
 	_, none, _ := ran("lock-waiters", "catalogue", "--addr", n.Addr, "--output", "json")
-	if out != "no client stands in a queue for \"catalogue\"\n" || none != "[]\n" {
+	if out != "no client waits for \"catalogue\"\n" || none != "[]\n" {
 		t.Errorf("%q, %q", out, none)
 	}
 }

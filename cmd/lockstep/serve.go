@@ -151,7 +151,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, err
 	}
 	sc := server.Default()
-	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Listens
+	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Subscribers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Subscribers, hub.Listens
 	cfg.UsersVersion = hub.UsersVersion
 	cfg.Time, cfg.Logger = clock, log
 	cfg.BlockedMemory = plan.client / 2
