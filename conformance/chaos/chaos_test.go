@@ -101,6 +101,12 @@ func TestChaosFindsFallingTokens(t *testing.T) {
 		edit{"store/tokens.go", "t.last = max(t.last, uint64(n))", "t.last = uint64(n)"})
 }
 
+// TestChaosFindsMissingEvents runs a build whose nodes leave out some events of locks.
+func TestChaosFindsMissingEvents(t *testing.T) {
+	finds(t, "the history of locks has 0 grants of", "leader gone",
+		edit{"server/history/history.go", "\tevery := Mode(h.mode.Load()) == Every\n", "\tif seq%64 == 0 {\n\t\treturn\n\t}\n\tevery := Mode(h.mode.Load()) == Every\n"})
+}
+
 // finds runs a build with a fault until a failure whose text contains the argument "says" is found. The fault may have other effects
 // before that one.
 func finds(t *testing.T, says, only string, broken ...edit) {

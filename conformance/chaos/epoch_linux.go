@@ -164,6 +164,7 @@ func (e *epoch) judge() error {
 	if err != nil {
 		return err
 	}
+	e.s.audits.add(ops)
 	found, err := history.Check(ops, decideLimit)
 	if err != nil {
 		return err

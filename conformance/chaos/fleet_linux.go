@@ -84,7 +84,7 @@ func newFleet(c fleetConfig) (_ *fleet, err error) {
 
 // addresses returns the flags with the node's addresses.
 func (n *node) addresses() []string {
-	return append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.diskPath(), "data"), "--protected-mode", "no",
+	return append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.diskPath(), "data"), "--audit-dir", n.auditPath(), "--protected-mode", "no",
 		"--listen", n.at(plainPort), "--cluster-listen", n.at(clusterPort), "--sentinel-listen", n.at(sentinelPort),
 		"--peer-listen", n.at(peerPort), "--http-listen", n.at(httpPort)}, n.f.flags...)
 }

@@ -14,13 +14,14 @@ import (
 
 // suite is a run of many epochs on one cluster, one after another.
 type suite struct {
-	f     *fleet
-	seed  uint64
-	dir   string
-	out   io.Writer
-	begun time.Time
-	kinds []*fault
-	busy  time.Duration // how long the faults of an epoch go on
+	f      *fleet
+	seed   uint64
+	dir    string
+	out    io.Writer
+	begun  time.Time
+	kinds  []*fault
+	audits audits
+	busy   time.Duration // how long the faults of an epoch go on
 
 	mu       sync.Mutex
 	ops      map[string]int
@@ -67,7 +68,10 @@ func (s *suite) run(total time.Duration, first int) error {
 			fault = fmt.Errorf("%d failures", s.failed())
 		}
 	}
-	return errors.Join(fault, <-judged)
+	if fault = errors.Join(fault, <-judged); fault != nil || s.failed() > 0 {
+		return fault
+	}
+	return s.checkAudits()
 }
 
 func (s *suite) failed() int {

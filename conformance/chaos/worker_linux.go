@@ -253,10 +253,10 @@ func (w *worker) useLock(key string) {
 	}
 }
 
-// useHash enters a reentrant lock up to three times and leaves it as often.
+// useHash enters a reentrant lock, in the form of Redisson's, up to three times and leaves it as often.
 func (w *worker) useHash(key string) {
 	ttl := w.lease()
-	op := history.Op{Kind: history.Hash, Key: key, Owner: fmt.Sprintf("w%d", w.id), TTL: int64(ttl)}
+	op := history.Op{Kind: history.Hash, Key: key, Owner: fmt.Sprintf("0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0:%d", w.id+1), TTL: int64(ttl)}
 	as := func(call string) history.Op { op.Call = call; return op }
 	entered := 0
 	for range 1 + w.rng.IntN(3) {
