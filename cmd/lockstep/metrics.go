@@ -204,7 +204,12 @@ func (c *commandCollector) Collect(out chan<- prometheus.Metric) {
 			desc  *prometheus.Desc
 			value uint64
 		}{{c.calls, f.Calls}, {c.failed, f.Failed}, {c.rejected, f.Rejected}} {
-			out <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.value), f.Name)
+			if m.value > 0 {
+				out <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.value), f.Name)
+			}
+		}
+		if f.Took.Count == 0 {
+			return
 		}
 		sum := groups[f.Group]
 		if sum.Upto == nil {

@@ -114,7 +114,7 @@ func TestMetrics(t *testing.T) {
 		if strings.Contains(text, "hush") || strings.Contains(text, "127.0.0.1") || strings.Contains(text, n.ID+`"`) {
 			t.Errorf("%s shows what clients name", n.ID)
 		}
-		if len(text) > 96<<10 {
+		if len(text) > longestScrape {
 			t.Errorf("a scrape has %d bytes", len(text))
 		}
 		for name, want := range map[string]bool{"lockstep_is_leader": n == leader, "lockstep_has_leader": true, "lockstep_ready": true, "lockstep_members_down": false,

@@ -18,6 +18,7 @@ func web(g *generator) (list []input) {
 		fmt.Fprintf(&headers, "X-%d: %s\r\n", i, strings.Repeat("h", 100))
 	}
 	for _, p := range []string{headers.String(), "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9223372036854775807\r\n\r\nx", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+		"GET /metrics?" + strings.Repeat("name[]=x&", 500) + " HTTP/1.1\r\nHost: x\r\nAccept: ;;;q=x,,application/openmetrics-text;version=99\r\nAccept-Encoding: zstd, gzip;q=1e309\r\nRange: bytes=0-0,2-2\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\xff\x04\x00\x00\x00\x00\x00", "GET /metrics HTTP/1.1\r\n" + strings.Repeat("x", 1<<20)} {
 		list = append(list, input{door: webDoor, node: g.node(), pieces: [][]byte{[]byte(p)}, read: readAll})
 	}
