@@ -19,7 +19,7 @@ import (
 )
 
 // scraped returns the parts of an ephemeral node, which end with the test.
-func scraped(t *testing.T) *parts {
+func scraped(t testing.TB) *parts {
 	t.Helper()
 	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
 	cfg, err := o.clusterConfig()
@@ -167,22 +167,10 @@ func TestScrapeOfANodeThatHasEnded(t *testing.T) {
 
 // BenchmarkScrape measures the computation of /metrics. An idle client at most makes a node do it figuresRate times a second.
 func BenchmarkScrape(b *testing.B) {
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
-	cfg, err := o.clusterConfig()
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := assemble(o, cfg, memoryPlan{}, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() {})
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := newRegistry(p)
+	r := newRegistry(scraped(b))
 	for b.Loop() {
 		if err := writeFigures(io.Discard, r); err != nil {
 			b.Fatal(err)
 		}
-	}
-	if err := errors.Join(p.listeners.close(), p.node.Close()); err != nil {
-		b.Error(err)
 	}
 }

@@ -87,7 +87,7 @@ func lockTraffic(t *testing.T, leader, follower *nodes.Node) {
 	ask(t, d, "GET", "hush-key")
 	ask(t, c, "LOCK.FORCE", "hush-key", "REASON", "hush-reason")
 	ask(t, c, "EVAL", "return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 60000)", "1", "hush-script", "hush-owner")
-	for _, wrong := range []string{"HUSH.COMMAND", "HGET"} {
+	for _, wrong := range []string{"HUSH.COMMAND", "HGET", "GET"} {
 		if _, err := d.Do(wrong, "hush-script", "hush-field"); err == nil {
 			t.Errorf("%s has no error", wrong)
 		}
