@@ -160,6 +160,7 @@ func SubscribersHere(cmd *Command, args [][]byte, r Reply, node string, count fu
 	switch {
 	case r.IsError() || r.Kind == Null:
 	case cmd.Name == "lock.waiters":
+		r = unpacked(r)
 		n := 0
 		for _, kind := range [...]string{kindRLock, kindReadWrite, kindSemaphore, kindLatch} {
 			n += subscribersOf(bytesToString(args[1]), kind, count)
@@ -168,11 +169,27 @@ func SubscribersHere(cmd *Command, args [][]byte, r Reply, node string, count fu
 			r.Elems = append(r.Elems, waiterRow(queueSubscriber, node, Waiter{Age: -1}))
 		}
 	case cmd.Name == "lock.info":
+		r = unpacked(r)
 		addSubscribers(r, count)
-	case cmd.Name == "lock.list" && len(r.Elems) == 2:
-		for _, row := range r.Elems[1].Elems {
-			addSubscribers(row, count)
+	case cmd.Name == "lock.list":
+		if r = unpacked(r); len(r.Elems) == 2 {
+			for _, row := range r.Elems[1].Elems {
+				addSubscribers(row, count)
+			}
 		}
+	}
+	return r
+}
+
+// unpacked returns a reply that may be changed: parts of one that another node has sent may still be packed.
+func unpacked(r Reply) Reply {
+	if r.Kind == Packed {
+		if whole, _, err := ReadReply(stringBytes(r.Str)); err == nil { // ReadPacked has checked the bytes
+			return whole
+		}
+	}
+	for i := range r.Elems {
+		r.Elems[i] = unpacked(r.Elems[i])
 	}
 	return r
 }

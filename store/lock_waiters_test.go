@@ -101,20 +101,37 @@ func TestSubscribersHere(t *testing.T) {
 		cmd, _ := d.table.Resolve(args)
 		return render(SubscribersHere(cmd, args, d.run(d.begin(), words(call)...), "n8", counts(channels...)))
 	}
+	packed := func(call string, channels ...string) string {
+		args := [][]byte{}
+		for _, word := range words(call) {
+			args = append(args, []byte(word))
+		}
+		cmd, _ := d.table.Resolve(args)
+		for levels := range 4 {
+			r, _, err := ReadPacked(AppendReply(nil, d.run(d.begin(), words(call)...)), levels)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := render(SubscribersHere(cmd, args, r, "n8", counts(channels...))), here(call, channels...); got != want {
+				t.Errorf("%s, as another node gets it, with %d levels: %s, want %s", call, levels, got, want)
+			}
+		}
+		return here(call, channels...)
+	}
 	const mine = "redisson_lock__channel:{k}"
-	if got := here("LOCK.WAITERS k", mine); strings.Count(got, `"node" "n7"`) != 2 || strings.Count(got, `"node" "n8"`) != 2 {
+	if got := packed("LOCK.WAITERS k", mine); strings.Count(got, `"node" "n7"`) != 2 || strings.Count(got, `"node" "n8"`) != 2 {
 		t.Error(got)
 	}
 	for _, call := range []string{"LOCK.INFO k", "LOCK.LIST COUNT 100"} {
-		if got := here(call, mine); !strings.Contains(got, `"waiters" :4`) {
+		if got := packed(call, mine); !strings.Contains(got, `"waiters" :4`) {
 			t.Errorf("%s: %s", call, got)
 		}
-		if got := here(call, "redisson_sc:{k}"); !strings.Contains(got, `"waiters" :2`) {
+		if got := packed(call, "redisson_sc:{k}"); !strings.Contains(got, `"waiters" :2`) {
 			t.Errorf("%s, another kind's channel: %s", call, got)
 		}
 	}
 	for call, want := range map[string]string{"LOCK.INFO none": "nil", "LOCK.WAITERS none": "[]", "LOCK.LIST KIND x": "-" + string(ErrLockKind)} {
-		if got := here(call, mine); got != want {
+		if got := packed(call, mine); got != want {
 			t.Errorf("%s: %s", call, got)
 		}
 	}
