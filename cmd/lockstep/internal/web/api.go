@@ -129,7 +129,7 @@ func (o *overview) json() any {
 }
 
 func (c *call) apiOverview() (any, error) {
-	o, err := c.overview()
+	o, err := c.overview(true)
 	if err != nil {
 		return nil, err
 	}

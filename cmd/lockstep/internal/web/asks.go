@@ -3,6 +3,8 @@ package web
 import (
 	"errors"
 	"strings"
+	"sync"
+	"time"
 )
 
 // mostList is how many bytes of INFO and of CLIENT LIST are kept.
@@ -30,10 +32,10 @@ func (c *call) lines(args ...string) ([]string, error) {
 }
 
 // figures are the lines of INFO that the overview shows.
-var figures = []string{"run_id", "uptime_in_seconds", "role", "connected_clients", "blocked_clients", "instantaneous_ops_per_sec", "leases_lengthened_ms", "leases_lengthened_last_ms", "master_link_status", "master_last_io_seconds_ago"}
+var figures = []string{"run_id", "uptime_in_seconds", "role", "keys", "leased_keys", "connected_clients", "blocked_clients", "instantaneous_ops_per_sec", "leases_lengthened_ms", "leases_lengthened_last_ms"}
 
 // infoCommand leaves out the sections that cost most.
-var infoCommand = []string{"INFO", "server", "clients", "stats", "replication"}
+var infoCommand = []string{"INFO", "server", "clients", "stats", "replication", "keyspace"}
 
 // overview is what the node says of itself, of the cluster and of all locks. missing has an error for each part that it does not say.
 type overview struct {
@@ -45,7 +47,9 @@ type overview struct {
 
 // overview asks for the parts one by one: without a leader, the node still answers INFO. It does not ask for what the user may not see,
 // which would fill the ACL log.
-func (c *call) overview() (*overview, error) {
+//
+// Without the figures of all locks, it is what a stream tells every second: LOCK.STATS looks at all events that the node remembers.
+func (c *call) overview(withStats bool) (*overview, error) {
 	o := &overview{missing: map[string]*fault{}}
 	for _, part := range []struct {
 		name    string
@@ -54,8 +58,11 @@ func (c *call) overview() (*overview, error) {
 	}{
 		{"info", infoCommand, func() (err error) { o.info, err = c.info(); return err }},
 		{"members", []string{"LOCKSTEP", "MEMBERS"}, func() (err error) { o.members, err = c.members(); return err }},
-		{"stats", []string{"LOCK.STATS", "TOP", "10"}, func() (err error) { o.stats, err = c.stats(); return err }},
+		{"stats", []string{"LOCK.STATS", "TOP", "10"}, func() (err error) { o.stats, err = c.s.stats.of(c); return err }},
 	} {
+		if part.name == "stats" && !withStats {
+			continue
+		}
 		err := error(refusal("NOPERM the user has no permissions to run " + strings.Join(part.command[:min(2, len(part.command))], " ")))
 		if c.May(c.s.user, part.command...) {
 			err = part.take()
@@ -67,7 +74,7 @@ func (c *call) overview() (*overview, error) {
 			o.missing[part.name] = faultOf(err)
 		}
 	}
-	if len(o.missing) == 3 { // nothing at all: say why
+	if o.info == nil && o.members == nil && o.stats == nil { // say why
 		return nil, o.missing["info"]
 	}
 	return o, nil
@@ -82,6 +89,8 @@ func (c *call) info() (object, error) {
 	for _, line := range lines {
 		if name, value, is := strings.Cut(strings.TrimRight(line, "\r"), ":"); is {
 			all[name] = value
+			keys, leased := keyspace(name, value)
+			all["keys"], all["leased_keys"] = all.Number("keys")+keys, all.Number("leased_keys")+leased
 		}
 	}
 	some := object{}
@@ -96,6 +105,20 @@ func (c *call) info() (object, error) {
 	return some, nil
 }
 
+// keyspace reads a line of INFO such as db0:keys=5,expires=3,avg_ttl=0.
+func keyspace(name, value string) (keys, leased int64) {
+	if rest, is := strings.CutPrefix(name, "db"); !is || !isNumber(rest) {
+		return 0, 0
+	}
+	o := object{}
+	for pair := range strings.SplitSeq(value, ",") {
+		if name, n, is := strings.Cut(pair, "="); is {
+			o[name] = n
+		}
+	}
+	return o.Number("keys"), o.Number("expires")
+}
+
 func isNumber(text string) bool {
 	return text != "" && len(text) < 19 && strings.Trim(text, "0123456789") == ""
 }
@@ -108,7 +131,34 @@ func (c *call) members() ([]object, error) {
 	return toObjects(reply)
 }
 
-func (c *call) stats() (object, error) {
+const (
+	// statsTime is how old the figures of all locks may be. If they take long, they may be statsShare times as old as they take.
+	statsTime  = 5 * time.Second
+	statsShare = 50
+)
+
+// keptStats are the figures of all locks, as a session got them last.
+type keptStats struct {
+	mu    sync.Mutex
+	until time.Duration
+	value object
+	err   error
+}
+
+func (k *keptStats) of(c *call) (object, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	begun := c.Now()
+	if begun < k.until {
+		return k.value, k.err
+	}
+	k.value, k.err = c.askStats()
+	took := c.Now() - begun
+	k.until = begun + took + max(statsTime, statsShare*took)
+	return k.value, k.err
+}
+
+func (c *call) askStats() (object, error) {
 	reply, err := c.ask(0, "LOCK.STATS", "TOP", "10")
 	if err != nil {
 		return nil, err
@@ -117,10 +167,51 @@ func (c *call) stats() (object, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The counts of each kind of lock are a map in a map: make them rows.
+	if list, is := o["kinds"].([]any); is {
+		rows, all := []object{}, int64(0)
+		for i := 0; i+1 < len(list); i += 2 {
+			row, err := toObject(list[i+1])
+			if err != nil {
+				return nil, err
+			}
+			row["kind"] = list[i]
+			all += row.Number("granted")
+			rows = append(rows, row)
+		}
+		o["kinds"] = rows
+		o["grants_per_second"] = c.s.grants.at(c.Now(), all)
+	}
 	for name := range o {
 		o.nested(name)
 	}
 	return o, nil
+}
+
+// grantRate measures grants per second, for the overviews of a session. It looks back for a second at least.
+type grantRate struct {
+	mu         sync.Mutex
+	since      time.Duration
+	count      int64
+	last       int64
+	begun, has bool
+}
+
+func (g *grantRate) at(now time.Duration, count int64) any {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	past := now - g.since
+	switch {
+	case !g.begun:
+		g.begun, g.since, g.count = true, now, count
+	case past >= time.Second:
+		g.last, g.has = int64(float64(max(count-g.count, 0))/past.Seconds()+0.5), true
+		g.since, g.count = now, count
+	}
+	if !g.has {
+		return nil
+	}
+	return g.last
 }
 
 // mostClients is how many clients a page has.
@@ -160,7 +251,7 @@ var rights = []struct {
 	{"overview", []string{"info"}}, {"stats", []string{"lock.stats"}}, {"list", []string{"lock.list"}}, {"info", []string{"lock.info"}},
 	{"waiters", []string{"lock.waiters"}}, {"history", []string{"lock.history"}}, {"force", []string{"lock.force"}}, {"clients", []string{"client", "list"}},
 	{"members", []string{"lockstep", "members"}}, {"transfer", []string{"lockstep", "transfer"}}, {"remove", []string{"lockstep", "remove", "x"}},
-	{"events", []string{"psubscribe", lockChannels}},
+	{"events", []string{"subscribe", seldomChannels[0]}}, {"every_event", []string{"psubscribe", allChannels}},
 }
 
 // may returns the rights of the user. The rights to a key may be fewer.

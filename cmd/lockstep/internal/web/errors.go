@@ -29,6 +29,7 @@ var (
 	errNoServer    = &fault{http.StatusServiceUnavailable, "the node takes no client now: it stops, or has too many"}
 	errQueue       = &fault{http.StatusServiceUnavailable, "too many requests of this login wait for their answers"}
 	errLate        = &fault{http.StatusGatewayTimeout, "the node did not answer in time; if this was a change, it may still take effect"}
+	errEvents      = &fault{http.StatusForbidden, "this user may not listen to all channels __lock@*"}
 	errStreams     = &fault{http.StatusServiceUnavailable, "too many event streams are open"}
 	errNoLock      = &fault{http.StatusNotFound, "there is no such lock"}
 	errKey         = &fault{http.StatusBadRequest, "name the lock by key"}

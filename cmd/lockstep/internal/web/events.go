@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	lockChannels = "__lock@*"
-
 	mostStreams          = 48 // of all users
 	mostStreamsOfSession = 6
 	// heard is how many messages may wait for a stream. A stream that has more to send loses messages, and says how many.
 	heard = 256
+	// mostTold is how many messages a stream has between two looks at the node.
+	mostTold = 100
 	// mostMessage is how many bytes of a message are kept.
 	mostMessage = 16 << 10
 	// stateTime is how often a stream looks at the node. It is also the heartbeat.
@@ -29,108 +29,6 @@ const (
 type streams struct {
 	mu   sync.Mutex
 	open int
-}
-
-// message is a message about a lock.
-type message struct {
-	channel string
-	text    any // a string or a cut
-}
-
-// feed is a connection that listens to the messages about locks, for all streams of a session.
-type feed struct {
-	*link
-
-	mu   sync.Mutex
-	ears map[*ear]struct{}
-}
-
-// ear is what a stream listens with.
-type ear struct {
-	messages chan message
-	mu       sync.Mutex
-	lost     int
-}
-
-// listen makes the feed of a session; nil if the server refuses the subscription.
-func (h *Handler) listen(r *http.Request, user, password string) (*feed, error) {
-	l := newLink(h.open(r))
-	late := time.AfterFunc(askTime, l.drop)
-	defer late.Stop()
-	if _, err := l.exchange(mostText, "AUTH", user, password); err != nil {
-		l.drop()
-		return nil, loginFault(err)
-	}
-	if _, err := l.exchange(mostText, "PSUBSCRIBE", lockChannels); err != nil {
-		l.drop()
-		if errors.Is(err, errGone) {
-			return nil, errNoServer
-		}
-		return nil, nil
-	}
-	l.most.Store(mostMessage)
-	f := &feed{link: l, ears: map[*ear]struct{}{}}
-	go f.run()
-	return f, nil
-}
-
-// run gives each message to all ears. It never waits for one.
-func (f *feed) run() {
-	for {
-		select {
-		case v := <-f.replies:
-			f.tell(v)
-		case <-f.closed:
-			return
-		}
-	}
-}
-
-func (f *feed) tell(v any) {
-	list, ok := v.([]any)
-	if !ok || len(list) != 4 {
-		return
-	}
-	channel, ok := list[2].(string)
-	if !ok {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for e := range f.ears {
-		e.hear(message{channel, list[3]})
-	}
-}
-
-func (e *ear) hear(m message) {
-	select {
-	case e.messages <- m:
-	default:
-		e.mu.Lock()
-		e.lost++
-		e.mu.Unlock()
-	}
-}
-
-// lostSince returns how many messages were lost since the last call.
-func (e *ear) lostSince() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := e.lost
-	e.lost = 0
-	return n
-}
-
-func (f *feed) add(e *ear) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ears[e] = struct{}{}
-}
-
-func (f *feed) remove(e *ear) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.ears, e)
 }
 
 // enterStream counts a stream, unless there are too many.
@@ -157,12 +55,16 @@ func (c *call) enterStream() (leave func(), err error) {
 // stream answers with events until the client, the session or the server ends: "state" whenever the overview has changed, "lock" for
 // each message, "lost" with the number of messages that the client was too slow for.
 func (c *call) stream() (any, error) {
+	all := c.r.URL.Query().Get("all") == "1"
+	if all && !c.May(c.s.user, "psubscribe", allChannels) {
+		return nil, errEvents
+	}
 	leave, err := c.enterStream()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	e := &ear{messages: make(chan message, heard)}
+	e := &ear{messages: make(chan message, heard), all: all}
 	if c.s.feed != nil {
 		c.s.feed.add(e)
 		defer c.s.feed.remove(e)
@@ -178,7 +80,7 @@ func (c *call) stream() (any, error) {
 	out.write(fmt.Sprintf("retry: %d\n\n", stateTime.Milliseconds()))
 	tick := time.NewTicker(stateTime)
 	defer tick.Stop()
-	last := ""
+	last, told := "", 0
 	for first := true; out.err == nil; first = false {
 		if first {
 			last = out.state(last)
@@ -191,8 +93,13 @@ func (c *call) stream() (any, error) {
 			out.event("end", map[string]string{"error": errLogin.text})
 			return nil, nil
 		case m := <-e.messages:
-			out.message(m)
+			if told++; told > mostTold {
+				e.lose(1)
+			} else {
+				out.message(m)
+			}
 		case <-tick.C:
+			told = 0
 			if n := e.lostSince(); n > 0 {
 				out.event("lost", map[string]int{"messages": n})
 			}
@@ -235,7 +142,7 @@ func (o *sender) event(name string, v any) {
 
 // state sends the overview if it has changed, and otherwise a heartbeat.
 func (o *sender) state(last string) string {
-	v, err := o.c.overview()
+	v, err := o.c.overview(false)
 	var answer any
 	if err != nil {
 		answer = map[string]string{"error": faultOf(err).text}

@@ -18,7 +18,7 @@ import (
 func newReader(in []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(in)) }
 
 func published(channel, text string) string {
-	return array(bulk("pmessage"), bulk(lockChannels), bulk(channel), bulk(text))
+	return array(bulk("message"), bulk(channel), bulk(text))
 }
 
 // streaming is an open event stream.
@@ -54,7 +54,7 @@ func TestStream(t *testing.T) {
 		s := n.stream(n.logIn(t, "op"))
 		synctest.Wait()
 		send := func(text string) {
-			if _, err := io.WriteString(n.feeds[0], text); err != nil {
+			if _, err := io.WriteString(n.conns[1], text); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -74,6 +74,49 @@ func TestStream(t *testing.T) {
 		}
 		if got := s.w.Header().Get("Content-Type"); !strings.HasPrefix(got, "text/event-stream") {
 			t.Error(got)
+		}
+		n.end()
+		synctest.Wait()
+	})
+}
+
+// TestAllMessages: a stream hears of grants only if it asks for all messages, and then not of more than a browser can show.
+func TestAllMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.reply = goodReply
+		cookie := n.logIn(t, "op")
+		few := n.stream(cookie)
+		r := visit{target: eventsPath + "?all=1", cookie: cookie}.request()
+		ctx, cancel := context.WithCancel(r.Context())
+		all := &streaming{cancel, make(chan struct{}), httptest.NewRecorder()}
+		go func() {
+			defer close(all.over)
+			n.ServeHTTP(all.w, r.WithContext(ctx))
+		}()
+		synctest.Wait()
+		if got := strings.Join(n.commands(), "\n"); !strings.Contains(got, "PSUBSCRIBE __lock@*") || !strings.Contains(got, "SUBSCRIBE __lock@0__:forced __lock@0__:revoked") {
+			t.Errorf("%s", got)
+		}
+		for range 2 * mostTold {
+			if _, err := io.WriteString(n.conns[1], array(bulk("pmessage"), bulk(allChannels), bulk("__lock@0__:granted"), bulk(`{"key":"a"}`))); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(stateTime)
+		synctest.Wait()
+		a, b := few.text(), all.text()
+		if strings.Contains(a, `"event":"granted"`) || strings.Count(b, `"event":"granted"`) != mostTold || !strings.Contains(b, fmt.Sprintf(`event: lost`+"\n"+`data: {"messages":%d}`, mostTold)) {
+			t.Errorf("few: %s\nall: %s", a, b)
+		}
+		synctest.Wait()
+		if got := strings.Join(n.commands(), "\n"); !strings.Contains(got, "PUNSUBSCRIBE __lock@*") || !strings.Contains(got, "\nUNSUBSCRIBE") {
+			t.Errorf("%s", got)
+		}
+		n.change(func() { n.may = func(_ string, command ...string) bool { return command[0] != "psubscribe" } })
+		if got := n.visit(visit{target: eventsPath + "?all=1", cookie: cookie}).Code; got != http.StatusForbidden {
+			t.Errorf("without the right: %d", got)
 		}
 		n.end()
 		synctest.Wait()
@@ -173,7 +216,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 			return
 		default:
 			n.mu.Lock()
-			feed := n.feeds[0]
+			feed := n.conns[1]
 			n.mu.Unlock()
 			if _, err := io.WriteString(feed, big); err != nil {
 				t.Fatal(err)

@@ -20,7 +20,7 @@ type node struct {
 	mu       sync.Mutex
 	reply    func(args []string) string
 	ran      [][]string
-	feeds    []net.Conn // the connections that have subscribed
+	conns    []net.Conn // the connections that have authenticated: of each session one for commands, and one for messages
 	may      func(user string, command ...string) bool
 	right    bool // passwords are as they were at the logins
 	secret   bool // users need passwords
@@ -98,8 +98,8 @@ func (n *node) serve(c net.Conn) {
 		n.mu.Lock()
 		n.ran = append(n.ran, args)
 		reply := n.reply(args)
-		if args[0] == "PSUBSCRIBE" && !strings.HasPrefix(reply, "-") {
-			n.feeds = append(n.feeds, c)
+		if args[0] == "AUTH" {
+			n.conns = append(n.conns, c)
 		}
 		n.mu.Unlock()
 		if reply == "" {
@@ -117,7 +117,7 @@ func (n *node) commands() (list []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, args := range n.ran {
-		if args[0] != "AUTH" && args[0] != "PSUBSCRIBE" {
+		if args[0] != "AUTH" {
 			list = append(list, strings.Join(args, " "))
 		}
 	}

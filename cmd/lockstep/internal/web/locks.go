@@ -13,7 +13,9 @@ const (
 	// pageCount is how many locks a page has, unless the request says otherwise; mostCount is the most.
 	pageCount, mostCount = 100, 1000
 	// A search looks through the locks for searchTime at most, or for sortTime if it has an order, and then says where to go on.
-	searchTime, sortTime = time.Second, 3 * time.Second
+	searchTime, sortTime = time.Second, 10 * time.Second
+	// mostStep is how many keys one command looks at, where a filter leaves few of them in its reply.
+	mostStep = 8000
 	// mostLists bounds the commands of one search, should the clock stand still.
 	mostLists = 2000
 )
@@ -164,7 +166,11 @@ func (c *call) walk(s *search) (p page, err error) {
 		if cursor == "0" || s.compare == nil && len(p.locks) >= s.count || n == mostLists || c.Now()-began > most {
 			break
 		}
-		step = mostCount
+		if few := len(list) < step/10; few && step >= mostCount {
+			step = min(2*step, mostStep)
+		} else {
+			step = mostCount
+		}
 	}
 	if p.cursor = s.cursor; s.compare != nil {
 		p.locks = s.first(p.locks)

@@ -85,7 +85,7 @@ func goodReply(args []string) string {
 	case "LOCK.WAITERS", "LOCK.HISTORY":
 		return array()
 	case "LOCK.STATS":
-		return array(bulk("locks"), ":1\r\n")
+		return array(bulk("kinds"), array(bulk("plain"), array(bulk("granted"), ":7\r\n")), bulk("top"), array(array(bulk("key"), bulk("a"))))
 	case "LOCK.FORCE":
 		return ":1\r\n"
 	}

@@ -37,6 +37,9 @@ type session struct {
 	ctx context.Context // cancelled when the session ends
 	end context.CancelFunc
 
+	grants grantRate
+	stats  keptStats
+
 	mu      sync.Mutex
 	used    time.Duration // when the user last did something; what a page does by itself does not count
 	streams int
@@ -173,11 +176,9 @@ func (h *Handler) login(r *http.Request, user, password string) (value string, e
 	s := &session{user: user, proof: proof, form: randomText(), link: l, born: h.Now()}
 	s.used = s.born
 	s.ctx, s.end = context.WithCancel(context.Background())
-	if h.May(user, "psubscribe", lockChannels) {
-		if s.feed, err = h.listen(r, user, password); err != nil {
-			l.drop()
-			return "", err
-		}
+	if s.feed, err = h.listen(r, user, password); err != nil {
+		l.drop()
+		return "", err
 	}
 	value = randomText()
 	s.key = sha256.Sum256([]byte(value))

@@ -60,7 +60,7 @@ func TestSessionsEnd(t *testing.T) {
 			n.change(func() { n.now++ })
 		},
 		"the password has changed": func(n *node, _ string) { n.change(func() { n.right = false }) },
-		"the user was deleted":     func(n *node, _ string) { n.change(func() { n.feeds[0].Close() }) },
+		"the user was deleted":     func(n *node, _ string) { n.change(func() { n.conns[1].Close() }) },
 		"the connection for commands has ended": func(n *node, _ string) {
 			for _, s := range n.logins() {
 				if s.user == "op" {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,7 +32,7 @@ type overviewView struct {
 }
 
 func (c *call) uiOverview() (any, error) {
-	o, err := c.overview()
+	o, err := c.overview(true)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,9 @@ func (c *call) uiOverview() (any, error) {
 	for _, name := range sortedNames(o.stats) {
 		switch field := o.stats[name].(type) {
 		case []object:
-			v.Tables = append(v.Tables, tableOf(name, field))
+			if len(field) > 0 {
+				v.Tables = append(v.Tables, tableOf(name, field))
+			}
 		case object:
 			for _, inner := range sortedNames(field) {
 				v.Figures = append(v.Figures, figure{title(name + " " + inner), field.Text(inner)})
@@ -89,6 +92,7 @@ func infoFigures(info object) (list []figure) {
 	}
 	role := map[string]string{"master": "leader", "slave": "follower"}[info.Text("role")]
 	return []figure{
+		{"Keys", info.Text("keys")}, {"Keys with a lease", info.Text("leased_keys")},
 		{"This node", role}, {"Up for", span(info.Number("uptime_in_seconds") * 1000)}, {"Clients of this node", info.Text("connected_clients")},
 		{"Of them, waiting", info.Text("blocked_clients")}, {"Commands a second", info.Text("instantaneous_ops_per_sec")},
 		{"Leases lengthened by, in all", span(info.Number("leases_lengthened_ms"))}, {"Leases lengthened by, last", span(info.Number("leases_lengthened_last_ms"))},
@@ -112,15 +116,17 @@ func title(name string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
+// tableNames are the captions of the tables of LOCK.STATS.
+var tableNames = map[string]string{"kinds": "What has happened, by the kind of the lock", "top": "Locks that change owners most often"}
+
 // tableOf makes a table of a list of objects: the key first, and then what the first object has.
 func tableOf(name string, list []object) table {
-	t := table{Name: title(name)}
-	if len(list) == 0 {
-		return t
-	}
+	t := table{Name: cmp.Or(tableNames[name], title(name))}
 	names := sortedNames(list[0])
-	if at := slices.Index(names, "key"); at > 0 {
-		names = slices.Insert(slices.Delete(names, at, at+1), 0, "key")
+	for _, first := range []string{"kind", "key"} {
+		if at := slices.Index(names, first); at > 0 {
+			names = slices.Insert(slices.Delete(names, at, at+1), 0, first)
+		}
 	}
 	for _, n := range names {
 		t.Columns = append(t.Columns, title(n))

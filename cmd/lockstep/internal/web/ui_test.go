@@ -78,7 +78,7 @@ func (n *node) post(cookie, target string, form url.Values) *httptest.ResponseRe
 		header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Origin": {"http://localhost:8379"}}})
 }
 
-var ownAddress = regexp.MustCompile(`^(/ui/|#content$|/api/v1/events$)`)
+var ownAddress = regexp.MustCompile(`^(/ui/|#content$|/api/v1/events(\?all=1)?$)`)
 
 func checkPage(t *testing.T, what, page string) {
 	t.Helper()
@@ -252,4 +252,26 @@ func TestVisible(t *testing.T) {
 			t.Errorf("%q: %q", in, got)
 		}
 	}
+}
+
+// TestGrantRate: the overview has the grants per second of the time since it was last looked at.
+func TestGrantRate(t *testing.T) {
+	n := newNode(t)
+	cookie := n.logIn(t, "op")
+	n.change(func() { n.reply = goodReply })
+	look := func(granted int, want string) {
+		t.Helper()
+		refusingOnly("LOCK.STATS", array(bulk("kinds"), array(bulk("plain"), array(bulk("granted"), fmt.Sprintf(":%d\r\n", granted)), bulk("shared"), array(bulk("granted"), ":5\r\n"))))(n, nil)
+		page := n.visit(visit{target: "/ui/", cookie: cookie}).Body.String()
+		if !strings.Contains(page, "<dt>Grants per second</dt><dd>"+want+"</dd>") || !strings.Contains(page, "by the kind of the lock") {
+			t.Errorf("no rate %q in %s", want, page[strings.Index(page, "<dl"):])
+		}
+	}
+	n.visit(visit{target: "/api/v1/overview", cookie: cookie})
+	n.change(func() { n.now += 2 * statsTime })
+	look(10_002, "1000") // goodReply had 7
+	n.change(func() { n.now += statsTime - 1 })
+	look(20_000, "1000") // the figures are not asked for again
+	n.change(func() { n.now++ })
+	look(0, "0") // the node has restarted
 }
