@@ -162,9 +162,6 @@ func (h *Handler) watch(s *session) {
 
 // login makes a session, and returns the value of its cookie.
 func (h *Handler) login(r *http.Request, user, password string) (value string, err error) {
-	if !h.near(r) && h.Protected() && !h.HasPassword(user) {
-		return "", errNeedsSecret
-	}
 	if !h.throttle.allow(h.Now(), r.RemoteAddr) {
 		return "", errManyLogins
 	}
@@ -172,6 +169,10 @@ func (h *Handler) login(r *http.Request, user, password string) (value string, e
 	l, err := h.connect(r, user, password)
 	if err != nil {
 		return "", err
+	}
+	if !h.near(r) && h.Protected() && !h.HasPassword(user) { // only now: before, the answer would tell strangers which users there are
+		l.drop()
+		return "", errNeedsSecret
 	}
 	s := &session{user: user, proof: proof, form: randomText(), link: l, born: h.Now()}
 	s.used = s.born

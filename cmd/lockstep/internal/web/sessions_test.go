@@ -229,9 +229,34 @@ func TestBeyondLoopback(t *testing.T) {
 		if w := n.visit(visit{target: "/api/v1/openapi.json"}); w.Code != k.description {
 			t.Errorf("%+v: description %d", k, w.Code)
 		}
-		if ran := len(n.ran) > 0; ran != (k.login == 200) {
+		if ran := len(n.ran) > 0; ran != (k.near || k.tls || !k.shielded) {
 			t.Errorf("%+v: the password was tried: %v", k, ran)
 		}
+		if got := len(n.logins()); (got > 0) != (k.login == 200) {
+			t.Errorf("%+v: %d logins", k, got)
+		}
+	}
+}
+
+// TestStrangersLearnNoNames: from elsewhere, a name that no user has gets the same answer as a wrong password, and as few tries.
+func TestStrangersLearnNoNames(t *testing.T) {
+	answers := map[string]bool{}
+	for _, known := range []bool{true, false} {
+		n := newNode(t)
+		n.near, n.Handler.TLS, n.secret = false, true, known
+		n.reply = func([]string) string { return "-WRONGPASS invalid\r\n" }
+		login := visit{method: http.MethodPost, target: "/api/v1/login", body: `{"user":"op","password":"p"}`}
+		w := n.visit(login)
+		answers[fmt.Sprint(w.Code, w.Body)] = true
+		for range loginBurst {
+			w = n.visit(login)
+		}
+		if w.Code != http.StatusTooManyRequests {
+			t.Errorf("known %v: %d %s", known, w.Code, w.Body)
+		}
+	}
+	if len(answers) != 1 {
+		t.Errorf("%v", answers)
 	}
 }
 
