@@ -8,6 +8,8 @@ cd "$(dirname "$0")/go"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
+# LOCKSTEP_TESTS names the tests to run, if not all.
+if [[ -n "${LOCKSTEP_TESTS:-}" ]]; then set -- -run "(?i)$LOCKSTEP_TESTS" "$@"; fi
 go test -v -count=1 -timeout 5m -parallel 32 "$@" . >"$log" 2>&1 || status=1
 if [[ $status -ne 0 ]]; then grep -vE '^(=== |--- (PASS|SKIP)| +--- (PASS|SKIP))' "$log"; fi
 grep '^client ' "$log"

@@ -50,6 +50,11 @@ maven() {
   grep -E '^client |Tests run: [1-9][0-9]*, .*Skipped: [0-9]+$' "$log"
 }
 
+# LOCKSTEP_TESTS names the tests to run, if not all.
+if [[ -n "${LOCKSTEP_TESTS:-}" ]]; then
+  maven "$log" -Dtest="*${LOCKSTEP_TESTS^}*" -Dsurefire.failIfNoSpecifiedTests=false -DfailIfNoTests=false
+  exit 0
+fi
 maven "$log"
 # Then the tests that kill the leader: one module at a time, for they disturb all others.
 maven target/run-java-failover.log -T1 -DexcludedGroups= -Dgroups=failover -DfailIfNoTests=false

@@ -11,6 +11,8 @@ if ! cmp -s package-lock.json node_modules/.installed; then
   cp package-lock.json node_modules/.installed
 fi
 npm ls --depth=0 2>/dev/null | sed -n 's/^[^ ]* \(.*@\)/client \1/p'
+# LOCKSTEP_TESTS names the tests to run, if not all.
+if [[ -n "${LOCKSTEP_TESTS:-}" ]]; then exec node --test --test-name-pattern="$LOCKSTEP_TESTS" ./locks.test.js; fi
 # The failover must have the servers for itself.
 log=node_modules/.run.log
 status=0

@@ -14,6 +14,8 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 # With arguments it runs a program instead of the tests.
 if [[ $# -gt 0 ]]; then exec .venv/bin/python "$@"; fi
+# LOCKSTEP_TESTS names the tests to run, if not all.
+if [[ -n "${LOCKSTEP_TESTS:-}" ]]; then exec .venv/bin/pytest --tb=short -m "not failover" -n 12 -k "$LOCKSTEP_TESTS"; fi
 # Most tests wait for leases; the failover must have the servers for itself.
 status=0
 .venv/bin/pytest --tb=short -m "not failover" -n 12 || status=1

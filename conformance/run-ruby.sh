@@ -9,6 +9,8 @@ trap 'rm -f "$log"' EXIT
 ruby -r./adapters -e 'Adapters::ALL.map { |a| "client #{a.client} #{a.version}" }.uniq.each { |line| puts line }'
 # Most tests wait, so many run at once. Sidekiq and the failover, which must
 # have the servers for itself, come after them.
+# LOCKSTEP_TESTS names the tests to run, if not all.
+if [[ -n "${LOCKSTEP_TESTS:-}" ]]; then MT_CPU=48 exec ruby locks_test.rb -n "/$LOCKSTEP_TESTS/"; fi
 status=0
 for run in "locks_test.rb recipes_test.rb" acquire_test.rb sidekiq_test.rb failover.rb; do
   # shellcheck disable=SC2086 # files

@@ -58,17 +58,26 @@ func TestClients(t *testing.T) {
 				database = requireDatabase(t, startDatabase)
 			}
 			var results []compatibility.Result
+			var sights []compatibility.Sight
+			add := func(r []compatibility.Result, s []compatibility.Sight) {
+				results, sights = append(results, r...), append(sights, s...)
+			}
 			t.Run("one node", func(t *testing.T) {
 				list, secret := nodes.StartSecret(t, 1)
-				results = append(results, s.run(t, list, secret, database, &failed)...)
+				add(s.run(t, list, secret, database, &failed))
 			})
 			// The suites send most commands to the first address, which is a follower's.
 			t.Run("three nodes through a follower", func(t *testing.T) {
 				list, secret := nodes.StartSecret(t, 3)
 				c := &control{list: list}
-				results = append(results, s.run(t, c.followersFirst(), secret, database, &failed)...)
+				add(s.run(t, c.followersFirst(), secret, database, &failed))
 			})
-			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && len(results) > 0 {
+			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && len(sights) > 0 {
+				if err := compatibility.WriteSights(filepath.Join("..", "compatibility", "results", "sight", s.name+".jsonl"), sights); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && os.Getenv("LOCKSTEP_TESTS") == "" && len(results) > 0 {
 				file := filepath.Join("..", "compatibility", "results", s.name+".jsonl")
 				if err := compatibility.WriteResults(file, results); err != nil {
 					t.Fatal(err)
@@ -133,7 +142,7 @@ func accounts(t *testing.T) string {
 }
 
 // environment tells a suite all addresses and files. With three nodes, the first address of each kind is a follower's.
-func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, database, results string) []string {
+func environment(t *testing.T, c *control, list []*nodes.Node, secret nodes.Secret, database, results string) []string {
 	a := addrsOf(list)
 	return append(os.Environ(),
 		"LOCKSTEP_ADDRS="+strings.Join(a.Plain, ","),
@@ -147,7 +156,7 @@ func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, database
 		"LOCKSTEP_TLS_KEY="+secret.Key,
 		"LOCKSTEP_TLS_OTHER_CA="+otherAuthority(t),
 		"LOCKSTEP_POSTGRES="+database,
-		"LOCKSTEP_CONTROL="+startControl(t, list),
+		"LOCKSTEP_CONTROL="+startControl(t, c),
 		"LOCKSTEP_NODES="+strconv.Itoa(len(list)),
 		"LOCKSTEP_RESULTS="+results,
 	)
@@ -168,12 +177,13 @@ func otherAuthority(t *testing.T) string {
 }
 
 // run runs the suite, and returns the results that the suite reported. If the suite failed, run adds its output to failed.
-func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, database string, failed *[]string) []compatibility.Result {
+func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, database string, failed *[]string) ([]compatibility.Result, []compatibility.Sight) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "results.jsonl")
 	var out bytes.Buffer
 	cmd := exec.Command(s.script)
-	cmd.Env = environment(t, list, secret, database, file)
+	c := &control{list: list}
+	cmd.Env = environment(t, c, list, secret, database, file)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	t.Logf("%s", out.String())
@@ -196,7 +206,7 @@ func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, databa
 			t.Errorf("%s reported a failure and did not fail: %+v", s.script, results[i])
 		}
 	}
-	return results
+	return results, c.recorded()
 }
 
 // linesWith returns the lines of s that contain a word.

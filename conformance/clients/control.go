@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/conformance/compatibility"
 	"lockstep/conformance/nodes"
 )
 
@@ -18,9 +19,11 @@ import (
 //	GET  /addrs     addresses of the nodes, followers first
 //	POST /failover  kill -9 of the leader; answers when another node leads
 //	                and the killed one is back
+//	POST /sight     asks LOCK.LIST, LOCK.INFO and LOCK.WAITERS about a lock
 type control struct {
-	mu   sync.Mutex
-	list []*nodes.Node
+	mu     sync.Mutex // held during a failover
+	list   []*nodes.Node
+	sights []compatibility.Sight
 }
 
 // electionTimeout is how long the surviving nodes may take to elect a leader, on a machine under load.
@@ -39,14 +42,13 @@ type faces struct {
 	Cluster  []string `json:"cluster"`
 }
 
-// startControl serves the endpoint for the nodes in list until the test ends, and returns its URL.
-func startControl(t *testing.T, list []*nodes.Node) string {
+// startControl serves the endpoint until the test ends, and returns its URL.
+func startControl(t *testing.T, c *control) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &control{list: list}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /addrs", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, addrsOf(c.followersFirst()), nil)
@@ -55,6 +57,7 @@ func startControl(t *testing.T, list []*nodes.Node) string {
 		killed, err := c.failover()
 		answer(w, map[string]string{"killed": killed}, err)
 	})
+	mux.HandleFunc("POST /sight", c.sight)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()

@@ -26,6 +26,10 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sights, err := ReadSights(filepath.Join("results", "sight"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	corpus, err := ReadCorpus(filepath.Join("..", "transcript", "testdata"), filepath.Join("..", "discovery", "testdata"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +38,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Generate(results, Commands(Table()), corpus, suite)
+	want, err := Generate(results, sights, Commands(Table()), corpus, suite)
 	if err != nil {
 		t.Fatal(err)
 	}

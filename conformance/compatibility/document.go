@@ -31,7 +31,7 @@ Clients that cannot be had here, and modes that a library does not have, are lis
 
 // Generate writes the document from the results of clients, the commands, what the transcripts play, and the section about Redis's
 // own test suite.
-func Generate(results []Result, commands []Command, corpus *Corpus, suite string) (string, error) {
+func Generate(results []Result, sights []Sight, commands []Command, corpus *Corpus, suite string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
 	notes := reasons(results)
@@ -40,6 +40,7 @@ func Generate(results []Result, commands []Command, corpus *Corpus, suite string
 	for i, why := range notes {
 		fmt.Fprintf(&b, "%d. %s.\n", i+1, why)
 	}
+	writeSights(&b, sights)
 	b.WriteString(suite)
 	if err := writeCommands(&b, commands, corpus); err != nil {
 		return "", err

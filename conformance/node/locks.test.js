@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, describe, it } from 'node:test';
 import { ALL } from './adapters.js';
-import { addrsNow, missing, reported, sleep } from './where.js';
+import { addrsNow, canSee, missing, reported, sight, sleep } from './where.js';
 
 const tests = {
   async acquire_and_release(make, key) {
@@ -81,6 +81,22 @@ const tests = {
     assert.ok(performance.now() - released < 15000, 'the waiter waited for its timeout');
     await b.release(got);
   },
+
+  async sight(make, key, { client, version, mode }) {
+    if (!canSee) return 'nobody to ask: LOCKSTEP_CONTROL is not set';
+    const [a, b] = [await make(), await make()];
+    const held = await a.acquire(key, 60000);
+    const waiting = b.acquire(key, 60000, 40000);
+    try {
+      await sight({ client, version, mode, key, kind: 'plain', owner: held.value ?? held.token, holds: 1, queue: 'poller' });
+    } finally {
+      await a.release(held);
+    }
+    const got = await waiting;
+    assert.ok(got, 'the waiter did not get the lock');
+    await b.release(got);
+    return undefined;
+  },
 };
 
 describe('locks', { concurrency: 8 }, () => {
@@ -96,8 +112,7 @@ describe('locks', { concurrency: 8 }, () => {
             made.push(await about.make(await addrsNow()));
             return made.at(-1);
           };
-          await body(make, `node:${randomUUID()}`);
-          return undefined;
+          return body(make, `node:${randomUUID()}`, about);
         }));
       }
     });

@@ -45,6 +45,14 @@ export async function failover() {
   if (!reply.ok) throw new Error(await reply.text());
 }
 
+export const canSee = CONTROL !== '';
+
+/** Has the harness ask LOCK.LIST and its kin about a lock; rejects if they are wrong. */
+export async function sight(seen) {
+  const reply = await fetch(`${CONTROL}/sight`, { method: 'POST', body: JSON.stringify(seen), signal: AbortSignal.timeout(60000) });
+  if (!reply.ok) throw new Error(await reply.text());
+}
+
 /** Runs a test and reports it; a body that returns a string skips for that reason. */
 export async function reported(t, about, test, body) {
   const { client, version, mode } = about;

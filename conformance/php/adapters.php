@@ -93,6 +93,22 @@ class SymfonyAdapter
         return $lock->acquire() ? $lock : null;
     }
 
+    /** Waits as the library does. */
+    public function wait(string $name, int $seconds): ?object
+    {
+        $lock = $this->locks->createLock($name, $seconds, false);
+
+        return $lock->acquire(true) ? $lock : null;
+    }
+
+    /** The key of a lock, its kind, and its owner as the library has it (in a private state). */
+    public function seen(string $name, object $lock): array
+    {
+        $key = (new ReflectionProperty($lock, 'key'))->getValue($lock);
+
+        return ['key' => $name, 'kind' => 'symfony', 'owner' => $key->getState(SymfonyStore::class)];
+    }
+
     public function release(object $lock): void
     {
         $lock->release();
@@ -140,6 +156,19 @@ class LaravelAdapter
         $lock = $this->store->lock($name, $seconds);
 
         return $lock->get() ? $lock : null;
+    }
+
+    /** Waits as the library does. */
+    public function wait(string $name, int $seconds): ?object
+    {
+        $lock = $this->store->lock($name, $seconds);
+
+        return $lock->block(40) ? $lock : null;
+    }
+
+    public function seen(string $name, object $lock): array
+    {
+        return ['key' => 'laravel_cache::' . $name, 'kind' => 'plain', 'owner' => $lock->owner()];
     }
 
     public function release(object $lock): void

@@ -110,6 +110,24 @@ function waiter_gets_the_lock_when_it_is_released(callable $make, string $key): 
     check(now() - $released < 15, 'the waiter waited for its timeout');
 }
 
+/** A lock that is held, and that another client wants, as LOCK.LIST and its kin show it. */
+function sight(callable $make, string $key, array $about): void
+{
+    $a = $make();
+    check(($held = $a->acquire($key, 60)) !== null, 'a free lock was not granted');
+    $waiter = fork(function () use ($make, $key) {
+        $b = $make();
+        check(($got = $b->wait($key, 60)) !== null, 'the waiter did not get the lock');
+        $b->release($got);
+    }, 'waiter');
+    try {
+        control('POST', '/sight', json_encode($about + $a->seen($key, $held) + ['holds' => 1, 'queue' => 'poller']));
+    } finally {
+        $a->release($held);
+    }
+    check(joined($waiter) === 0, 'the waiter did not get the lock');
+}
+
 /** malkusch/lock: only around a piece of code. */
 function synchronized(string $client, string $key): void
 {
@@ -144,6 +162,10 @@ foreach (libraries() as ['about' => $about, 'make' => $make]) {
         $tests[] = [$about, $name, $reason, fn () => $name(fn () => $make(addressesNow()), 'php:' . bin2hex(random_bytes(12)))];
     }
 }
+foreach (libraries() as ['about' => $about, 'make' => $make]) {
+    $reason = missing($about['mode']) ?? (getenv('LOCKSTEP_CONTROL') ? null : 'nobody to ask: LOCKSTEP_CONTROL is not set');
+    $tests[] = [$about, 'sight', $reason, fn () => sight(fn () => $make(addressesNow()), 'php:' . bin2hex(random_bytes(12)), $about)];
+}
 foreach (['phpredis', 'predis'] as $client) {
     $about = ['client' => "malkusch/lock on $client", 'version' => packaged('php-malkusch-lock') . ', ' . versionOf($client), 'mode' => 'plain'];
     $tests[] = [$about, 'contention', null, fn () => synchronized($client, 'php:' . bin2hex(random_bytes(12)))];
@@ -173,4 +195,6 @@ foreach (['phpredis', 'predis'] as $client) {
         $tests[] = [$about, $name, missing('plain TLS'), fn () => refused($client, $ssl)];
     }
 }
-run([...$tests, ...acquireTests()], 24);
+// LOCKSTEP_TESTS names the tests to run, if not all.
+$wanted = getenv('LOCKSTEP_TESTS') ?: '';
+run(array_filter([...$tests, ...acquireTests()], fn ($test) => str_contains($test[1], $wanted)), 24);

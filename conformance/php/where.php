@@ -32,9 +32,9 @@ function split(string $address): array
 }
 
 /** Asks the harness; a reply that is not JSON is its error. */
-function control(string $method, string $path): array
+function control(string $method, string $path, string $body = ''): array
 {
-    $context = stream_context_create(['http' => ['method' => $method, 'timeout' => 60, 'ignore_errors' => true]]);
+    $context = stream_context_create(['http' => ['method' => $method, 'content' => $body, 'timeout' => 60, 'ignore_errors' => true]]);
     $reply = file_get_contents(getenv('LOCKSTEP_CONTROL') . $path, false, $context);
 
     return json_decode((string) $reply, true) ?? throw new RuntimeException("$method $path: $reply");

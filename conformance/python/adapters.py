@@ -35,9 +35,14 @@ class RedisPy:
     client, version = "redis-py Lock", where.REDIS_PY
     extends = True
     lease = 8  # of a contended lock
+    queue = "poller"  # how LOCK.WAITERS shows one that waits
 
     def __init__(self, connect, addrs):
         self.redis = connect(addrs)
+
+    def seen(self, name, lock):
+        """The key of a lock, and its owner as the library knows it."""
+        return name, lock.local.token.decode()
 
     def acquire(self, name, ttl, wait=0):
         lock = Lock(self.redis, name, timeout=ttl, thread_local=False)
@@ -106,6 +111,7 @@ class PythonRedisLock:
 
     client, version = "python-redis-lock", version("python-redis-lock")
     extends = True
+    queue = "blocked"
     # It waits in BLPOP for as long as a lease, and redis-py's sockets time out after 5 s.
     lease = 4
 
@@ -125,6 +131,9 @@ class PythonRedisLock:
 
     def extend(self, lock, ttl):
         lock.extend(ttl)
+
+    def seen(self, name, lock):
+        return "lock:" + name, lock.id
 
     refused = redis_lock.NotAcquired
 
@@ -159,6 +168,11 @@ class Pottery:
     def extend(self, lock, ttl):
         lock.extend()  # always by the time given at first
 
+    queue = ""  # it asks with another name each time, so LOCK.WAITERS does not show it
+
+    def seen(self, name, lock):
+        return lock.key, lock._uuid
+
     refused = (ReleaseUnlockedLock, ExtendUnlockedLock)
 
     def foreign(self, name, lock):
@@ -175,6 +189,10 @@ class RedlockPy:
     extends = False
     lease = 8
     refused = None  # unlock says nothing
+    queue = "poller"
+
+    def seen(self, name, lock):
+        return name, lock.key.decode() if isinstance(lock.key, bytes) else lock.key
 
     def __init__(self, connect, addrs):
         self.redis = connect(addrs)

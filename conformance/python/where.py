@@ -2,6 +2,7 @@
 
 import json
 import os
+import urllib.error
 import urllib.request
 from importlib.metadata import version
 
@@ -41,3 +42,14 @@ def failover():
     request = urllib.request.Request(CONTROL + "/failover", method="POST")
     with urllib.request.urlopen(request, timeout=60) as reply:
         return json.load(reply)
+
+
+def sight(seen):
+    """Has the harness ask LOCK.LIST and its kin about a lock; raises if they are wrong."""
+    body = json.dumps(seen).encode()
+    request = urllib.request.Request(CONTROL + "/sight", data=body, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+    except urllib.error.HTTPError as fault:
+        raise AssertionError(fault.read().decode()) from fault

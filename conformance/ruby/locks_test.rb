@@ -8,7 +8,7 @@ class LocksTest < Minitest::Test
   parallelize_me!
 
   TESTS = %i[acquire_and_release contention extend expiry release_by_non_owner_is_refused
-             waiter_gets_the_lock_when_it_is_released].freeze
+             waiter_gets_the_lock_when_it_is_released sight].freeze
 
   Adapters::ALL.product(TESTS).each do |about, test|
     define_method("test_#{test} (#{about})") do
@@ -103,6 +103,22 @@ class LocksTest < Minitest::Test
     got = waiter.value
     assert got, 'the waiter did not get the lock'
     assert_operator Where.now - released, :<, 15, 'the waiter waited for its timeout'
+    b.release(got)
+  end
+
+  def sight(key)
+    skip 'nobody to ask: LOCKSTEP_CONTROL is not set' if Where::CONTROL.empty?
+    a, b = make, make
+    held = a.acquire(key, 60)
+    waiter = Thread.new { b.acquire(key, 60, 40) }
+    begin
+      Where.sight(client: @about.client, version: @about.version, mode: @about.mode, key: key, kind: 'plain',
+                  owner: held.token, holds: 1, queue: 'poller')
+    ensure
+      a.release(held)
+    end
+    got = waiter.value
+    assert got, 'the waiter did not get the lock'
     b.release(got)
   end
 end

@@ -37,6 +37,13 @@ module Where
     raise reply.body unless reply.is_a?(Net::HTTPOK)
   end
 
+  # Has the harness ask LOCK.LIST and its kin about a lock; raises if they are wrong.
+  def self.sight(seen)
+    uri = URI("#{CONTROL}/sight")
+    reply = Net::HTTP.start(uri.host, uri.port, read_timeout: 60) { |http| http.post(uri.path, seen.to_json) }
+    raise reply.body unless reply.is_a?(Net::HTTPOK)
+  end
+
   # Why a mode cannot be had here; nil if it can.
   def self.missing(mode)
     return 'no TLS listener' if mode.end_with?('TLS') && TLS[:plain].empty?

@@ -23,6 +23,10 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	sights, err := compatibility.ReadSights(filepath.Join("conformance", "compatibility", "results", "sight"))
+	if err != nil {
+		return err
+	}
 	corpus, err := compatibility.ReadCorpus(filepath.Join("conformance", "transcript", "testdata"), filepath.Join("conformance", "discovery", "testdata"))
 	if err != nil {
 		return err
@@ -31,7 +35,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	doc, err := compatibility.Generate(results, compatibility.Commands(compatibility.Table()), corpus, suite)
+	doc, err := compatibility.Generate(results, sights, compatibility.Commands(compatibility.Table()), corpus, suite)
 	if err != nil {
 		return err
 	}

@@ -52,12 +52,12 @@ pub fn control() -> Option<String> {
     env::var("LOCKSTEP_CONTROL").ok().filter(|s| !s.is_empty())
 }
 
-/// The two requests that the harness answers need no HTTP library.
-fn http(method: &str, path: &str) -> String {
+/// The few requests that the harness answers need no HTTP library.
+fn http(method: &str, path: &str, text: &str) -> String {
     let url = control().expect("LOCKSTEP_CONTROL is not set");
     let addr = url.strip_prefix("http://").expect("an http URL");
     let mut conn = TcpStream::connect(addr).expect("the harness answers");
-    write!(conn, "{method} {path} HTTP/1.0\r\nHost: {addr}\r\nContent-Length: 0\r\n\r\n").expect("sent");
+    write!(conn, "{method} {path} HTTP/1.0\r\nHost: {addr}\r\nContent-Length: {}\r\n\r\n{text}", text.len()).expect("sent");
     let mut reply = String::new();
     conn.read_to_string(&mut reply).expect("a reply");
     let (head, body) = reply.split_once("\r\n\r\n").expect("a whole reply");
@@ -76,7 +76,7 @@ pub fn addrs_now() -> Addrs {
         assert!(!found.plain.is_empty(), "set LOCKSTEP_ADDRS=host:port[,host:port...]");
         return found;
     }
-    let v: serde_json::Value = serde_json::from_str(&http("GET", "/addrs")).expect("JSON");
+    let v: serde_json::Value = serde_json::from_str(&http("GET", "/addrs", "")).expect("JSON");
     let strings = |v: &serde_json::Value, name: &str| -> Vec<String> {
         let all = v[name].as_array().expect("a list");
         all.iter().map(|s| s.as_str().expect("an address").to_string()).collect()
@@ -92,7 +92,15 @@ pub fn addrs_now() -> Addrs {
 
 /// kill -9 of the leader; returns when another one leads and it is back.
 pub fn failover() {
-    http("POST", "/failover");
+    http("POST", "/failover", "");
+}
+
+/// Has the harness ask LOCK.LIST and its kin about a lock; panics if they are wrong. The owner is what the library has stored: a name of any bytes.
+pub fn sight(l: &Library, key: &str, queue: &str) {
+    let seen = serde_json::json!({
+        "client": l.client, "version": l.version, "mode": l.mode, "key": key, "kind": "plain", "stored": true, "holds": 1, "queue": queue,
+    });
+    http("POST", "/sight", &seen.to_string());
 }
 
 /// Why no failover can be had here.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use lockstep_conformance::place::{addrs_now, new_key, reported};
+use lockstep_conformance::place::{addrs_now, control, new_key, reported, sight};
 use lockstep_conformance::{Held, Locker, clients, eventually};
 
 type Make<'a> = &'a (dyn Fn() -> Box<dyn Locker> + Sync);
@@ -127,6 +127,37 @@ fn waiter_gets_the_lock_when_it_is_released() {
             assert!(granted >= released, "granted before it was released");
             assert!(granted - released < 15 * S, "the waiter waited for its timeout");
         });
+    });
+}
+
+/// A lock that is held, and that another client wants, as LOCK.LIST and its kin show it.
+#[test]
+fn sight_of_a_contended_lock() {
+    let addrs = addrs_now();
+    let all = clients::all();
+    scope(|s| {
+        for l in &all {
+            let addrs = &addrs;
+            s.spawn(move || {
+                let skip = if control().is_none() { Some("nobody to ask: LOCKSTEP_CONTROL is not set") } else { l.missing(addrs) };
+                reported(l, "sight", skip, || {
+                    let key = new_key();
+                    let mut a = (l.make)(addrs);
+                    let held = get(&mut a, &key, 60 * S).expect("a free lock");
+                    scope(|s| {
+                        let waiting = s.spawn(|| {
+                            let mut b = (l.make)(addrs);
+                            let got = b.acquire(&key, 60 * S, 40 * S).expect("acquire").expect("the waiter gets the lock");
+                            b.release(&got).expect("release");
+                        });
+                        // rslock asks with another name each time, so LOCK.WAITERS does not show it.
+                        sight(l, &key, if l.client.starts_with("rslock") { "" } else { "poller" });
+                        a.release(&held).expect("release");
+                        waiting.join().expect("the waiter");
+                    });
+                });
+            });
+        }
     });
 }
 

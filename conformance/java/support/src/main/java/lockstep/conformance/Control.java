@@ -67,6 +67,28 @@ public final class Control {
         send(HttpRequest.newBuilder(URI.create(URL + "/failover")).timeout(FAILOVER).POST(HttpRequest.BodyPublishers.noBody()));
     }
 
+    /** Skips the test unless the harness is there to be asked about a lock. */
+    public static void assumeSightIsPossible() {
+        assumeFalse(URL.isEmpty(), "nobody to ask: LOCKSTEP_CONTROL is not set");
+    }
+
+    /**
+     * Has the harness ask LOCK.LIST and its kin about a lock that one client holds and another one wants; throws if they are wrong.
+     *
+     * @param owner as the library knows it; "" if it has none, and null if the library does not tell
+     * @param queue how the other client must be shown; "" if that is only to be recorded
+     */
+    public static void sight(Subject subject, String key, String kind, String owner, String queue) {
+        StringBuilder json = new StringBuilder("{\"holds\":1,\"stored\":" + (owner == null));
+        String[] fields = {"client", subject.client(), "version", subject.version(), "mode", subject.mode(),
+            "key", key, "kind", kind, "owner", owner == null ? "" : owner, "queue", queue};
+        for (int i = 0; i < fields.length; i += 2) {
+            json.append(",\"").append(fields[i]).append("\":\"").append(fields[i + 1].replace("\\", "\\\\").replace("\"", "\\\"")).append('"');
+        }
+        send(HttpRequest.newBuilder(URI.create(URL + "/sight")).timeout(FAILOVER)
+                .POST(HttpRequest.BodyPublishers.ofString(json.append('}').toString())));
+    }
+
     private static String send(HttpRequest.Builder request) {
         try {
             var answer = HttpClient.newHttpClient().send(request.build(), BodyHandlers.ofString());
