@@ -142,6 +142,9 @@ type Config struct {
 	// Listens reports whether clients of this node subscribe or track keys; nil: they do. If they do, the leader tells this node
 	// of messages at once.
 	Listens func() bool
+	// Slow is told of requests that take SlowFrom or longer, with their stages; nil: of none. It must not block.
+	Slow     func(SlowRequest)
+	SlowFrom time.Duration
 	// DataQuota is the size of a leader's own data directory, in bytes, above which it adds no data; 0: no limit.
 	DataQuota int64
 	// BlockedMemory is how many bytes the leader may hold for blocking commands of other nodes' clients;

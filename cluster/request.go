@@ -42,6 +42,7 @@ type request struct {
 	written store.Mark    // where the writes of the request end in those of the batch
 	granted uint64        // the last token that had been given when its writes ended (store.Txn.LastToken)
 	at      int64         // lease time of its evaluation
+	arrived time.Duration // monotonic time at which it came to the leader; 0: not noted (Config.Slow)
 	began   time.Duration // monotonic time at which its evaluation began
 	used    time.Duration // how long its evaluation took, plus spread
 	spread  time.Duration // estimated time to hand its messages to the subscribers (reached)

@@ -86,6 +86,7 @@ type evaluation struct {
 	ctx     store.Ctx        // of the present command
 	turn    turn             // the command or script that runs now
 	watches func()           // the method watch, bound once
+	slow    []suspect        // what suspects has returned last
 	company bool             // the batch has evaluated other requests, which wait for the present one
 	done    *raftfsm.Answers // replies to executed requests; valid only within FSM.ViewAnswers
 }
@@ -113,6 +114,7 @@ func (s *sequencer) submit(r *request) {
 // enqueue queues a request, after which the caller has to call flush. If it cannot, enqueue completes the request with an error and
 // returns false.
 func (s *sequencer) enqueue(r *request) bool {
+	s.arrives(r)
 	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
 		r.complete(errNotExecuted)
@@ -374,12 +376,13 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	began := s.node.cfg.Time.Monotonic()
 	b, entry, rest := s.evaluate(ctx, q, started, stamp)
 	b.began = began
-	large, evaluated := b.largeWrites(len(entry)), s.node.cfg.Time.Monotonic()
+	large, slow, evaluated := b.largeWrites(len(entry)), s.suspects(b), s.node.cfg.Time.Monotonic()
 	if entry == nil {
 		leads = s.answerReads(b)
 	} else {
 		leads = s.propose(b, entry, b.started)
 	}
+	s.tellSlow(slow, evaluated)
 	if leads {
 		s.blockedClients.settle()
 		leads = s.makeUp(ctx)

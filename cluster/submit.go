@@ -96,6 +96,9 @@ func (n *Node) newCarried(wait time.Duration, client *Client, number uint64, pla
 // run sends the submission to the leader. It repeats a write at each new leader, which knows earlier outcomes.
 func (c *carried) run() []store.Reply {
 	n := c.n
+	if n.cfg.Slow != nil {
+		defer c.tellSlow(n.cfg.Time.Monotonic())
+	}
 	c.ctx, c.cancel = context.WithTimeout(n.waits, c.wait)
 	defer func() { c.cancel() }()
 	if !call.ReadOnly(c.calls) {

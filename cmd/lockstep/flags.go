@@ -27,6 +27,8 @@ type options struct {
 	clusterAdvertise          string
 	httpListen, peers, join   string
 	auditDir, auditSize       string
+	otlpEndpoint              string
+	traceFrom                 time.Duration
 	data, password, protected string
 	aclFile                   string
 	logStore                  string
@@ -68,6 +70,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
 	fs.StringVar(&o.auditDir, "audit-dir", "", "`directory` for files of the events of locks, as JSON lines, which lockstep audit checks; one for each node")
 	fs.StringVar(&o.auditSize, "audit-size", "1gb", "`bytes` that these files may have together: the oldest are deleted")
+	fs.StringVar(&o.otlpEndpoint, "otlp-endpoint", "", "`url` of an OpenTelemetry collector (http://host:4318) that gets the stages of slow requests as spans; the variables OTEL_EXPORTER_OTLP_* give it headers and certificates")
+	fs.DurationVar(&o.traceFrom, "trace-slower-than", 100*time.Millisecond, "how long a request takes that becomes a trace")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
 	secretVar(fs, &o.password, "requirepass", "`password` that clients must give")

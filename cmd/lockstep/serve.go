@@ -18,6 +18,7 @@ import (
 	"lockstep/cluster"
 	"lockstep/cluster/brake"
 	"lockstep/cmd/lockstep/internal/audit"
+	"lockstep/cmd/lockstep/internal/traces"
 	"lockstep/luavm"
 	"lockstep/server"
 	"lockstep/store"
@@ -84,6 +85,7 @@ type parts struct {
 	sentinel    *server.Server // nil without --sentinel-listen
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
 	audit       *audit.Writer  // nil without --audit-dir
+	traces      *traces.Sender // nil without --otlp-endpoint
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
 	lines       *lineQueue     // what takes the lines of the log; nil in a test
 	clock       cluster.TimeSource
@@ -160,6 +162,10 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err != nil {
 		return nil, errors.Join(err, ls.close())
 	}
+	sender, err := o.openTraces(&cfg, log)
+	if err != nil {
+		return nil, errors.Join(err, ls.close(), auditor.Close())
+	}
 	node, err := cluster.Open(cfg)
 	if err != nil {
 		return nil, errors.Join(err, ls.close(), auditor.Close())
@@ -173,7 +179,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close(), auditor.Close())
 	}
 	srv.Store(server.New(sc, node, table))
-	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock, audit: auditor}
+	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock, audit: auditor, traces: sender}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}
@@ -187,6 +193,22 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		p.reload = append(p.reload, reloader{"the TLS files", certificates.Reload})
 	}
 	return p, nil
+}
+
+// openTraces lets the node tell a collector of slow requests; it returns nil without --otlp-endpoint.
+func (o *options) openTraces(cfg *cluster.Config, log *slog.Logger) (*traces.Sender, error) {
+	if o.otlpEndpoint == "" {
+		return nil, nil
+	}
+	if o.traceFrom < 0 {
+		return nil, usageError{fmt.Errorf("--trace-slower-than %v: want a time such as 100ms, or 0 for every request", o.traceFrom)}
+	}
+	s, err := traces.New(o.otlpEndpoint, o.id, version, log)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--otlp-endpoint: %w", err)}
+	}
+	cfg.Slow, cfg.SlowFrom = s.Send, o.traceFrom
+	return s, nil
 }
 
 // runNode runs a node until the context stop is cancelled or a listener for clients fails. SHUTDOWN calls shutdown, which must cancel
@@ -237,6 +259,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		}
 	}
 	err = errors.Join(err, p.node.Close(), p.audit.Close())
+	p.traces.Close()
 	err = errors.Join(err, stopPages(pages))
 	if err == nil {
 		log.Info("Stopped")
