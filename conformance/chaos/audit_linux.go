@@ -14,8 +14,6 @@ import (
 	"sync"
 
 	"lockstep/conformance/chaos/history"
-	locks "lockstep/server/history"
-	"lockstep/store"
 )
 
 // audits compares the history of locks that the nodes have written with what the clients saw.
@@ -26,6 +24,13 @@ type audits struct {
 
 // held is a lock and its owner. The owners of plain locks are unique, those of reentrant ones come again and again.
 type held struct{ key, owner string }
+
+// lockEvent is a line of the nodes' files, as far as it is compared.
+type lockEvent struct {
+	Seq               uint64
+	Event, Key, Owner string
+	Token             uint64
+}
 
 // tally counts what clients have done with a lock. What is known is a lower bound, because replies get lost.
 type tally struct {
@@ -122,22 +127,22 @@ func (s *suite) fail(format string, args ...any) {
 }
 
 // allEvents returns the events of all nodes: of each write set those of the node that has most.
-func allEvents(dirs []string) (events []locks.Event, err error) {
-	best := map[uint64][]locks.Event{}
+func allEvents(dirs []string) (events []lockEvent, err error) {
+	best := map[uint64][]lockEvent{}
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "locks-*.jsonl"))
 		if err != nil {
 			return nil, err
 		}
-		mine := map[uint64][]locks.Event{}
+		mine := map[uint64][]lockEvent{}
 		for _, path := range slices.Sorted(slices.Values(files)) {
 			in, err := os.Open(path)
 			if err != nil {
 				return nil, err
 			}
 			for lines := bufio.NewScanner(in); lines.Scan(); {
-				e, err := locks.ParseJSON(lines.Bytes())
-				if err != nil {
+				var e lockEvent
+				if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 					return nil, errors.Join(fmt.Errorf("%s: %w", path, err), in.Close())
 				}
 				mine[e.Seq] = append(mine[e.Seq], e)
@@ -159,19 +164,21 @@ func allEvents(dirs []string) (events []locks.Event, err error) {
 }
 
 // compare reports each lock that the nodes and the clients saw differently. all says that no events are missing on all nodes at once.
-func (a *audits) compare(events []locks.Event, all bool, fail func(format string, args ...any)) {
+func (a *audits) compare(events []lockEvent, all bool, fail func(format string, args ...any)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range events {
 		t := a.seen[held{e.Key, e.Owner}]
 		switch {
-		case e.Owner == "" || e.How == store.LockRenewed:
+		case e.Owner == "" || e.Event == "renewed":
 		case t == nil:
-			fail("the history of locks says that %s was %v for %s, of which no client knows", e.Key, e.How, e.Owner)
-		case e.How == store.LockGranted:
+			fail("the history of locks says that %s was %s for %s, of which no client knows", e.Key, e.Event, e.Owner)
+		case e.Event == "granted":
 			t.granted++
-			t.tokenOther += int(store.Flag(t.token != 0 && t.token != e.Token).Int)
-		case e.How == store.LockReleased:
+			if t.token != 0 && t.token != e.Token {
+				t.tokenOther++
+			}
+		case e.Event == "released":
 			t.released++
 		}
 	}
