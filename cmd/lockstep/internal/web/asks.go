@@ -152,9 +152,17 @@ func (k *keptStats) of(c *call) (object, error) {
 	if begun < k.until {
 		return k.value, k.err
 	}
-	k.value, k.err = c.askStats()
+	value, err := c.askStats()
 	took := c.Now() - begun
-	k.until = begun + took + max(statsTime, statsShare*took)
+	switch {
+	case err == nil:
+		k.until = begun + took + max(statsTime, statsShare*took)
+	case c.r.Context().Err() != nil: // it is this client that did not wait
+		return nil, err
+	default:
+		k.until = begun + took + stateTime
+	}
+	k.value, k.err = value, err
 	return k.value, k.err
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
@@ -226,6 +229,49 @@ func TestSearchField(t *testing.T) {
 		if got := strings.TrimPrefix(strings.Join(n.commands(), ","), "SELECT 0,"); got != want {
 			t.Errorf("%q: %q", q, got)
 		}
+	}
+}
+
+// TestStatsAfterATimeOfTrouble: a request that has failed does not keep the figures from those that come later.
+func TestStatsAfterATimeOfTrouble(t *testing.T) {
+	for what, hangs := range map[string]time.Duration{"the client left": 2 * time.Millisecond, "the node was late": askTime + time.Second} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				begun := time.Now()
+				n.Now = func() time.Duration { return time.Since(begun) }
+				cookie := n.logIn(t, "op")
+				patience := hangs - time.Millisecond
+				n.change(func() {
+					n.reply = func(args []string) string {
+						if args[0] == "LOCK.STATS" && hangs > 0 {
+							n.mu.Unlock()
+							time.Sleep(hangs)
+							n.mu.Lock()
+							hangs = 0
+						}
+						return goodReply(args)
+					}
+				})
+				overview := func(patience time.Duration) string {
+					r := visit{target: "/api/v1/overview", cookie: cookie}.request()
+					ctx, cancel := context.WithTimeout(r.Context(), patience)
+					defer cancel()
+					w := httptest.NewRecorder()
+					n.ServeHTTP(w, r.WithContext(ctx))
+					return w.Body.String()
+				}
+				if got := overview(patience); strings.Contains(got, `"stats":{"grants`) {
+					t.Errorf("at first: %s", got)
+				}
+				time.Sleep(2 * time.Second)
+				if got := overview(time.Minute); !strings.Contains(got, `"stats":{"grants`) {
+					t.Errorf("later: %s", got)
+				}
+				n.end()
+				synctest.Wait()
+			})
+		})
 	}
 }
 
