@@ -90,7 +90,7 @@ func (h *Handler) find(r *http.Request) *session {
 	if s == nil || !h.alive(s) || !h.near(r) && h.Protected() && !h.HasPassword(s.user) {
 		return nil
 	}
-	if r.Header.Get(liveHeader) == "" {
+	if r.Header.Get(liveHeader) == "" && r.URL.Path != eventsPath {
 		s.mu.Lock()
 		s.used = h.Now()
 		s.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *Handler) byValue(value string) *session {
 	return h.sessions.byKey[sha256.Sum256([]byte(value))]
 }
 
-// liveHeader marks the requests that a page makes by itself.
+// liveHeader marks the requests that a page makes by itself, but for streams, to which a browser adds no header.
 const liveHeader = "X-Lockstep-Live"
 
 // alive reports whether a session goes on, and ends it otherwise.

@@ -50,6 +50,11 @@ func TestSessionsEnd(t *testing.T) {
 			n.visit(visit{target: "/api/v1/me", cookie: cookie, header: http.Header{liveHeader: {"1"}}})
 			n.change(func() { n.now++ })
 		},
+		"a stream opened again": func(n *node, cookie string) {
+			n.change(func() { n.now += idleTime })
+			n.stream(cookie).text()
+			n.change(func() { n.now++ })
+		},
 		"too old": func(n *node, cookie string) {
 			for range wholeTime / idleTime {
 				n.change(func() { n.now += idleTime })
