@@ -195,26 +195,43 @@ func (h *Handler) login(r *http.Request, user, password string) (value string, e
 func (h *Handler) enter(s *session) bool {
 	t := &h.sessions
 	t.mu.Lock()
-	var oldest *session
-	same := 0
-	for _, other := range t.byKey {
-		if other.user == s.user {
-			if same++; oldest == nil || other.before(oldest) {
-				oldest = other
-			}
+	gone, room := t.room(s.user)
+	if room {
+		if gone != nil {
+			delete(t.byKey, gone.key)
 		}
-	}
-	full := same < mostOfUser && len(t.byKey) >= mostSessions
-	if !full {
 		t.last++
 		s.number = t.last
 		t.byKey[s.key] = s
 	}
 	t.mu.Unlock()
-	if same >= mostOfUser {
-		h.drop(oldest)
+	if gone != nil {
+		h.drop(gone)
 	}
-	return !full
+	return room
+}
+
+// room reports whether there is room for one more session of a user, and which one, if any, must go for it. In a full table, the user with
+// the most sessions makes room: some users could otherwise keep out all others. The caller holds mu.
+func (t *sessions) room(user string) (gone *session, ok bool) {
+	count, oldest, most := map[string]int{}, map[string]*session{}, user
+	for _, s := range t.byKey {
+		if count[s.user]++; oldest[s.user] == nil || s.before(oldest[s.user]) {
+			oldest[s.user] = s
+		}
+		if count[s.user] > count[most] {
+			most = s.user
+		}
+	}
+	switch same := count[user]; {
+	case same >= mostOfUser:
+		return oldest[user], true
+	case len(t.byKey) < mostSessions:
+		return nil, true
+	case count[most] > same+1:
+		return oldest[most], true
+	}
+	return nil, false
 }
 
 // before reports whether a session has been unused for longer than another.

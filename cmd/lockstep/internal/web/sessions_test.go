@@ -136,8 +136,15 @@ func TestSessionsAreBounded(t *testing.T) {
 		if got := n.me(first); got != http.StatusUnauthorized {
 			t.Errorf("the first session of a user with one too many: %d", got)
 		}
+		for i := range mostSessions - mostSessions/mostOfUser { // as many users as there are places: each has one at last
+			n.change(func() { n.now += loginEvery })
+			n.logIn(t, fmt.Sprint("late", i))
+			if got := len(n.logins()); got != mostSessions {
+				t.Errorf("%d sessions", got)
+			}
+		}
 		n.change(func() { n.now += time.Minute })
-		if w := n.visit(visit{method: http.MethodPost, target: "/api/v1/login", body: `{"user":"late","password":"p"}`}); w.Code != http.StatusServiceUnavailable {
+		if w := n.visit(visit{method: http.MethodPost, target: "/api/v1/login", body: `{"user":"last","password":"p"}`}); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("one user too many: %d", w.Code)
 		}
 		n.end()
