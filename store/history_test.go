@@ -16,21 +16,28 @@ func (d *testDB) told(commands ...string) (list []LockEvent) {
 		d.s.Witness(true)
 		txn.ExpireDue(100, 1<<20, 1<<20)
 		d.run(txn, words(line)...)
-		writes := slices.Clone(txn.Writes().Bytes())
-		if len(writes) == 0 {
-			continue
-		}
-		d.seq++
-		if err := d.s.Apply(writes, d.seq, d.sink); err != nil {
-			d.t.Fatal(err)
-		}
-		for _, e := range d.s.LockEvents() {
-			e.Key, e.Owner = strings.Clone(e.Key), strings.Clone(e.Owner)
-			list = append(list, e)
-		}
-		for i := range writes {
-			writes[i] = '!'
-		}
+		list = append(list, d.witnessed(txn)...)
+	}
+	return list
+}
+
+// witnessed applies a transaction, and returns its events.
+func (d *testDB) witnessed(txn *Txn) (list []LockEvent) {
+	d.t.Helper()
+	writes := slices.Clone(txn.Writes().Bytes())
+	if len(writes) == 0 {
+		return nil
+	}
+	d.seq++
+	if err := d.s.Apply(writes, d.seq, d.sink); err != nil {
+		d.t.Fatal(err)
+	}
+	for _, e := range d.s.LockEvents() {
+		e.Key, e.Owner = strings.Clone(e.Key), strings.Clone(e.Owner)
+		list = append(list, e)
+	}
+	for i := range writes {
+		writes[i] = '!'
 	}
 	return list
 }
@@ -189,7 +196,8 @@ func TestLockEventsTellTheHolders(t *testing.T) {
 				}
 			}
 			want := holdersByEvents{}
-			w := witness{s: d.s, txn: d.s.Begin(Time{}, 0, Env{})}
+			w := newWitness(d.s)
+			w.left = witnessSteps
 			for db := range 2 {
 				d.s.dbs[db].keys.ascend(0, func(e slot) bool {
 					p := lockPlace{db: db, key: e.key, all: true}

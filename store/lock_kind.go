@@ -44,7 +44,7 @@ func (t *Txn) lockKind(db int, e *Entry) string {
 	case TypeHash:
 		return t.hashKind(db, e)
 	case TypeSortedSet:
-		if symfonyShape(e.Scores()) {
+		if t.symfonyShape(e.Scores()) {
 			return kindSymfony
 		}
 	case TypeLock:
@@ -75,6 +75,7 @@ func (t *Txn) hashKind(db int, e *Entry) string {
 		owners = readWrite && f.Name == "mode" || redissonOwner(strings.TrimSuffix(f.Name, writeSuffix)) && isCount(f.Value)
 		return owners && looked < lookAtFields
 	})
+	t.looked += looked
 	switch {
 	case owners && readWrite:
 		return kindReadWrite
@@ -86,7 +87,7 @@ func (t *Txn) hashKind(db int, e *Entry) string {
 		return kindRLock
 	case e.form&formLock != 0:
 		return kindReentrant
-	case groupShape(e.Fields()):
+	case t.groupShape(e.Fields()):
 		return kindGroup
 	}
 	return ""

@@ -19,7 +19,7 @@ func (t *Txn) stringKind(db int, e *Entry) string {
 		return kindSemaphore
 	case e.form&formLock == 0:
 		return ""
-	case strings.HasPrefix(e.str, "ADDED:") && strings.Contains(e.str, "@"):
+	case len(e.str) <= MaxLockName && strings.HasPrefix(e.str, "ADDED:") && strings.Contains(e.str, "@"):
 		return kindShedLock
 	}
 	return kindPlain
@@ -51,6 +51,7 @@ func (t *Txn) permits(db int, key string) *SortedSet {
 		all = len(m.Member) == permitBytes
 		return all && looked < lookAtFields
 	})
+	t.looked += looked
 	if !all {
 		return nil
 	}
@@ -103,7 +104,7 @@ const (
 )
 
 // groupShape reports whether a hash is Redisson's lock of several values.
-func groupShape(h *Hash) bool {
+func (t *Txn) groupShape(h *Hash) bool {
 	looked, all, owned := 0, true, false
 	h.Each(func(f Field) bool {
 		looked++
@@ -119,6 +120,7 @@ func groupShape(h *Hash) bool {
 		}
 		return all && looked < lookAtFields
 	})
+	t.looked += looked
 	return all && owned
 }
 
@@ -153,7 +155,7 @@ func (c *Ctx) eachValue(h *Hash, of lockHolder, fn func(h lockHolder) bool) {
 const symfonyWrite = "__write__"
 
 // symfonyShape reports whether a sorted set is a lock of Symfony's RedisStore: tokens of 32 random bytes in base64, by the end of their leases.
-func symfonyShape(z *SortedSet) bool {
+func (t *Txn) symfonyShape(z *SortedSet) bool {
 	looked, write, all := 0, false, true
 	z.Each(0, func(m Scored) bool {
 		looked++
@@ -164,6 +166,7 @@ func symfonyShape(z *SortedSet) bool {
 		}
 		return all && looked < lookAtFields
 	})
+	t.looked += looked
 	return all && (!write || z.Len() <= 2)
 }
 

@@ -110,6 +110,7 @@ type Txn struct {
 	held       int   // the result of Held
 	find       finder
 	edits      uint64 // grows when pending entries come or go
+	looked     int    // how many elements lockKind has looked at
 }
 
 // Begin starts a transaction whose write set gets the number seq. After another write set, only Restart may be called.

@@ -248,7 +248,7 @@ func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink)
 	if s.anyLarge() {
 		ahead = len(d.B)
 	}
-	w := s.watching()
+	w := s.watching(len(writes))
 	for len(d.B) > 0 {
 		if len(d.B) <= ahead {
 			ahead = s.readAhead(d.B, db)
