@@ -66,12 +66,16 @@ func (h *Hub) tellOfLock(e history.Event) {
 		return
 	}
 	channel := lockEvents + strconv.Itoa(e.DB) + "__:" + e.How.String()
-	message := string(e.AppendJSON(nil))
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+	subs := h.subscribersOf(subChannel, channel)
+	if len(subs) == 0 && h.watchers.len() == 0 {
+		return // who listens to other events must not cost a message for each grant
+	}
+	message := string(e.AppendJSON(nil))
 	var d delivery
 	defer h.delivered(&d)
-	d.deliver(subChannel, h.subscribersOf(subChannel, channel), channel, message)
+	d.deliver(subChannel, subs, channel, message)
 	h.matches(&h.watchers, channel, func(pattern string, subs map[*session]struct{}) {
 		d.deliver(subPattern, subs, pattern, channel, message)
 	})

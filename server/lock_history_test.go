@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/server/history"
 	"lockstep/store"
 )
 
@@ -41,6 +42,17 @@ func TestLockMessages(t *testing.T) {
 	defer ts.hub.mu.RUnlock()
 	if n := ts.hub.watchers.len(); n != 0 {
 		t.Errorf("%d patterns are left", n)
+	}
+}
+
+// TestOtherEventsCostNoMessage: a client that listens to seldom events does not make the node write a message for each grant.
+func TestOtherEventsCostNoMessage(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.do("SUBSCRIBE __lock@0__:forced", "*3\r\n$9\r\nsubscribe\r\n$17\r\n__lock@0__:forced\r\n:1\r\n")
+	e := history.Event{LockEvent: store.LockEvent{How: store.LockGranted, Key: "k", Kind: "plain", Owner: "a", Token: 7, Holds: 1}}
+	if n := testing.AllocsPerRun(100, func() { ts.hub.tellOfLock(e) }); n > 1 {
+		t.Errorf("%.0f allocations: more than the name of the channel", n)
 	}
 }
 
