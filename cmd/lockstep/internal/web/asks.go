@@ -58,7 +58,7 @@ func (c *call) overview(withStats bool) (*overview, error) {
 	}{
 		{"info", infoCommand, func() (err error) { o.info, err = c.info(); return err }},
 		{"members", []string{"LOCKSTEP", "MEMBERS"}, func() (err error) { o.members, err = c.members(); return err }},
-		{"stats", []string{"LOCK.STATS", "TOP", "10"}, func() (err error) { o.stats, err = c.s.stats.of(c); return err }},
+		{"stats", []string{"LOCK.STATS", "TOP", "10"}, func() (err error) { o.stats, err = c.stats(); return err }},
 	} {
 		if part.name == "stats" && !withStats {
 			continue
@@ -132,38 +132,46 @@ func (c *call) members() ([]object, error) {
 }
 
 const (
-	// statsTime is how old the figures of all locks may be. If they take long, they may be statsShare times as old as they take.
-	statsTime  = 5 * time.Second
-	statsShare = 50
+	// statsTime is how old the figures of all locks may be, and timelineTime how old the history on a page that fetches itself again. If they
+	// take long, they may be keptShare times as old as they take.
+	statsTime    = 5 * time.Second
+	timelineTime = time.Second
+	keptShare    = 50
 )
 
-// keptStats are the figures of all locks, as a session got them last.
-type keptStats struct {
+// kept is what a session got last for a name. The node looks at all events that it remembers for it, so it is not to ask again and again.
+type kept[T any] struct {
 	mu    sync.Mutex
+	name  string
 	until time.Duration
-	value object
+	value T
 	err   error
 }
 
-func (k *keptStats) of(c *call) (object, error) {
+// of returns what was got for a name, or gets it with ask if that is too old.
+func (k *kept[T]) of(c *call, name string, least time.Duration, fresh bool, ask func() (T, error)) (T, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	begun := c.Now()
-	if begun < k.until {
+	if !fresh && k.name == name && begun < k.until {
 		return k.value, k.err
 	}
-	value, err := c.askStats()
+	value, err := ask()
 	took := c.Now() - begun
 	switch {
 	case err == nil:
-		k.until = begun + took + max(statsTime, statsShare*took)
+		k.until = begun + took + max(least, keptShare*took)
 	case c.r.Context().Err() != nil: // it is this client that did not wait
-		return nil, err
+		return value, err
 	default:
 		k.until = begun + took + stateTime
 	}
-	k.value, k.err = value, err
+	k.name, k.value, k.err = name, value, err
 	return k.value, k.err
+}
+
+func (c *call) stats() (object, error) {
+	return c.s.stats.of(c, "", statsTime, false, c.askStats)
 }
 
 func (c *call) askStats() (object, error) {

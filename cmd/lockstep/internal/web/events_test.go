@@ -210,10 +210,13 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nCookie: %s\r\n\r\n", eventsPath, strings.Replace(cookie, "8379", port, 1))
 	big := published("__lock@0__:forced", `{"key":"`+strings.Repeat("z", mostMessage/2)+`"}`)
+	late := time.After(30 * time.Second)
 	for {
 		select {
 		case <-ended:
 			return
+		case <-late:
+			t.Fatal("it still has its stream")
 		default:
 			n.mu.Lock()
 			feed := n.conns[1]

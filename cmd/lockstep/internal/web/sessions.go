@@ -38,7 +38,8 @@ type session struct {
 	end context.CancelFunc
 
 	grants grantRate
-	stats  keptStats
+	stats  kept[object]
+	events kept[[]object] // for the page of one lock
 
 	mu      sync.Mutex
 	used    time.Duration // when the user last did something; what a page does by itself does not count

@@ -248,7 +248,9 @@ func (c *call) timeline(db int, key string) (v timelineView, err error) {
 		v.HistoryFault = "This user may not see the history."
 		return v, nil
 	}
-	v.History, err = c.history(db, key, url.Values{})
+	live := c.r.Header.Get(liveHeader) != ""
+	list, err := c.s.events.of(c, strconv.Itoa(db)+" "+key, timelineTime, !live, func() ([]object, error) { return c.history(db, key, url.Values{}) })
+	v.History = slices.Clone(list)
 	if errors.Is(err, errGone) {
 		return v, err
 	}

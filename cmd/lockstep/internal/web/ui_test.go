@@ -300,6 +300,41 @@ func TestVisible(t *testing.T) {
 	}
 }
 
+// TestTimelineIsKept: a page that fetches itself again does not make the node look through its whole history each time.
+func TestTimelineIsKept(t *testing.T) {
+	n := newNode(t)
+	cookie := n.logIn(t, "op")
+	n.change(func() {
+		n.reply = func(args []string) string {
+			if args[0] == "LOCK.HISTORY" {
+				n.now += 100 * time.Millisecond
+			}
+			return goodReply(args)
+		}
+	})
+	asked := func(key string, live bool, want int) {
+		t.Helper()
+		n.commands()
+		header := http.Header{}
+		if live {
+			header.Set(liveHeader, "1")
+		}
+		n.visit(visit{target: "/ui/lock?key=" + key, cookie: cookie, header: header})
+		if got := strings.Count(strings.Join(n.commands(), " "), "LOCK.HISTORY"); got != want {
+			t.Errorf("%s, live %v: asked %d times, want %d", key, live, got, want)
+		}
+	}
+	asked("a", false, 1)
+	asked("a", true, 0)
+	n.change(func() { n.now += keptShare*100*time.Millisecond - 1 })
+	asked("a", true, 0)
+	n.change(func() { n.now++ })
+	asked("a", true, 1)
+	asked("b", true, 1)
+	asked("b", true, 0)
+	asked("b", false, 1) // who opens a page sees what is there now
+}
+
 // TestGrantRate: the overview has the grants per second of the time since it was last looked at.
 func TestGrantRate(t *testing.T) {
 	n := newNode(t)

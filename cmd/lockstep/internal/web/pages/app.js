@@ -7,7 +7,7 @@
   if (!live || !events || !window.EventSource) return;
 
   const least = 1000; // ms between two refreshes
-  const share = 20; // a refresh that takes long is made so much more seldom
+  const share = 50; // a refresh that takes long is made so much more seldom
   const mostRows = 500;
   let busy = false;
   let wanted = false;
