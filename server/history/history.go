@@ -53,13 +53,16 @@ func New(bytes int, mode Mode, tell func(Event)) *History {
 	return h
 }
 
+// Switched is the reason of the gap of SetMode. A reader who has the events up to the gap still has to note it: those after it are missing.
+const Switched = "lock-audit has changed"
+
 // SetMode changes which events are kept from now on.
 func (h *History) SetMode(m Mode) {
 	before := Mode(h.mode.Swap(int32(m)))
 	if m != before {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.gap(h.latest.Seq, store.Time{Wall: h.latest.At * 1000, Lease: h.latest.Lease}, "lock-audit has changed")
+		h.gap(h.latest.Seq, store.Time{Wall: h.latest.At * 1000, Lease: h.latest.Lease}, Switched)
 	}
 }
 

@@ -75,6 +75,8 @@ func Open(dir string, most int64, log *slog.Logger) (*Writer, error) {
 // resume finds out what the files have, and opens the last one.
 func (w *Writer) resume() error {
 	switch text, err := os.ReadFile(filepath.Join(w.dir, positionName)); {
+	case err == nil && len(text) == 0: // a machine that lost its power; the files of events tell nearly as much
+		w.log.Warn("the position of --audit-dir is empty", "dir", w.dir)
 	case err == nil:
 		if w.position, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err != nil {
 			return fmt.Errorf("%s: %w; delete it, and the history begins with a gap", positionName, err)
@@ -142,7 +144,7 @@ func (w *Writer) count(e history.Event) {
 func (w *Writer) known(e *history.Event) bool {
 	switch {
 	case e.How == store.LockGap:
-		return e.Seq <= w.position
+		return e.Seq <= w.position && e.Reason != history.Switched
 	case e.Seq <= w.position && e.At > w.latest:
 		w.begins(e)
 		return false
