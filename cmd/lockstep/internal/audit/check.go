@@ -29,7 +29,7 @@ type Summary struct {
 // Check reads the events of one cluster, from a directory or a file for each node, and calls fault for each fault. Each lock must have had
 // owners at a time only as its kind allows, with tokens that rise, and no lease may have ended early. Two nodes must tell the same events.
 func Check(paths []string, fault func(text string)) (Summary, error) {
-	c := &checker{fault: fault, locks: map[named]*lockState{}}
+	c := &checker{fault: fault, dbs: map[int]*database{}}
 	var sources []*source
 	for _, path := range paths {
 		s, err := open(path)
@@ -41,7 +41,9 @@ func Check(paths []string, fault func(text string)) (Summary, error) {
 	}
 	c.sum.Sources = len(sources)
 	err := c.merge(sources)
-	c.sum.Locks = len(c.locks)
+	for _, d := range c.dbs {
+		c.sum.Locks += len(d.locks)
+	}
 	return c.sum, err
 }
 
@@ -56,6 +58,8 @@ type source struct {
 	began   bool           // events have been read, and none are missing since
 	hole    bool           // the next events follow a gap
 	written uint64         // number of the last write set
+	last    place          // of the events that take has returned last
+	life    int            // how often the node has got an older state, as by lockstep restore: its numbers begin again
 }
 
 func open(path string) (*source, error) {
@@ -110,14 +114,30 @@ func (s *source) advance() error {
 		case e.Seq < s.written && e.How != store.LockGap:
 			return fmt.Errorf("%s:%d: write set %d comes after %d", s.r.name, s.r.line, e.Seq, s.written)
 		}
+		if e.How == store.LockGap && e.Reason == anotherState {
+			s.life++
+		}
 		s.written, s.ahead = e.Seq, &e
 		return nil
 	}
 }
 
+// place is the place of a write set in the life of a cluster. Nodes that were restored from one backup tell of one life more.
+type place struct {
+	life int
+	seq  uint64
+}
+
+func (p place) before(other place) bool {
+	return p.life < other.life || p.life == other.life && p.seq < other.seq
+}
+
+// place returns the place of the next event, which must exist.
+func (s *source) place() place { return place{s.life, s.ahead.Seq} }
+
 // take returns the events of a write set, without renewals, which a node may leave out.
-func (s *source) take(seq uint64) (events []history.Event, err error) {
-	for s.ahead != nil && s.ahead.Seq == seq && s.ahead.How != store.LockGap {
+func (s *source) take(at place) (events []history.Event, err error) {
+	for s.ahead != nil && s.place() == at && s.ahead.How != store.LockGap {
 		if s.ahead.How != store.LockRenewed {
 			events = append(events, *s.ahead)
 		}
@@ -125,26 +145,28 @@ func (s *source) take(seq uint64) (events []history.Event, err error) {
 			return nil, err
 		}
 	}
-	s.began = true
+	s.began, s.last = true, at
 	return events, nil
 }
 
 // checker follows the owners of all locks.
 type checker struct {
 	fault func(string)
-	locks map[named]*lockState
+	dbs   map[int]*database
 	sum   Summary
 }
 
-type named struct {
-	db  int
-	key string
+// database is the locks of a database.
+type database struct {
+	locks   map[string]*lockState
+	flushes int // how often all locks were deleted, or became unknown
 }
 
 // lockState is what the events say of a lock.
 type lockState struct {
-	owners map[string]owning
-	token  uint64 // the last one of a new owner
+	owners  map[string]owning // as of so many flushes
+	flushes int
+	token   uint64 // the last one of a new owner
 }
 
 type owning struct {
@@ -155,7 +177,7 @@ type owning struct {
 // merge goes through the events of all nodes in the order of the log.
 func (c *checker) merge(sources []*source) error {
 	for {
-		seq, gap, any := first(sources)
+		at, gap, any := first(sources)
 		if !any {
 			return nil
 		}
@@ -168,21 +190,24 @@ func (c *checker) merge(sources []*source) error {
 		var best []history.Event
 		var from *source
 		for _, s := range sources {
-			if s.ahead == nil || s.ahead.Seq != seq {
+			if s.ahead == nil || s.place() != at {
 				continue
 			}
 			hole := s.hole
 			s.hole = false
-			events, err := s.take(seq)
+			events, err := s.take(at)
 			if err != nil {
 				return err
 			}
 			if from != nil && !hole && !from.hole && !slices.EqualFunc(events, best, same) {
-				c.report(seq, "%s and %s tell different events", from.name, s.name)
+				c.report(at.seq, "%s and %s tell different events", from.name, s.name)
 			}
 			if len(events) >= len(best) {
 				best, from = events, s
 			}
+		}
+		if s := silent(sources, at); s != nil && len(best) > 0 {
+			c.report(at.seq, "%s tells events, and %s tells none", from.name, s.name)
 		}
 		for i := range best {
 			c.event(&best[i])
@@ -193,21 +218,36 @@ func (c *checker) merge(sources []*source) error {
 // same compares what two nodes say of an event. They agree on everything.
 func same(a, b history.Event) bool { return a == b }
 
-// first returns the number of the next write set, or the source whose next event is a gap before it.
-func first(sources []*source) (seq uint64, gap *source, any bool) {
+// silent returns a node that has nothing to tell of a write set, although it misses no events.
+func silent(sources []*source, at place) *source {
+	for _, s := range sources {
+		if s.began && !s.hole && s.ahead != nil && s.ahead.How != store.LockGap && s.passed(at) && at.before(s.place()) {
+			return s
+		}
+	}
+	return nil
+}
+
+// passed reports whether the events before the next one are of the write set, or of an earlier one of the same life.
+func (s *source) passed(at place) bool {
+	return s.last.life == at.life && !at.before(s.last) && s.last != at
+}
+
+// first returns the place of the next write set, or the source whose next event is a gap before it.
+func first(sources []*source) (at place, gap *source, any bool) {
 	for _, s := range sources {
 		switch {
 		case s.ahead == nil:
 			continue
-		case any && s.ahead.Seq > seq, any && s.ahead.Seq == seq && s.ahead.How != store.LockGap:
+		case any && at.before(s.place()), any && s.place() == at && s.ahead.How != store.LockGap:
 			continue
 		}
-		seq, any, gap = s.ahead.Seq, true, nil
+		at, any, gap = s.place(), true, nil
 		if s.ahead.How == store.LockGap {
 			gap = s
 		}
 	}
-	return seq, gap, any
+	return at, gap, any
 }
 
 // gap handles missing events of a node. If no other node has them, the owners are unknown from then on.
@@ -217,12 +257,14 @@ func (c *checker) gap(of *source, sources []*source) error {
 	if err := of.advance(); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(sources, func(s *source) bool { return s != of && s.began && s.ahead != nil && s.ahead.How != store.LockGap }) {
+	if slices.ContainsFunc(sources, func(s *source) bool {
+		return s != of && s.life == of.life && s.began && s.ahead != nil && s.ahead.How != store.LockGap
+	}) {
 		return nil
 	}
 	c.sum.Gaps++
-	for _, l := range c.locks {
-		clear(l.owners)
+	for _, d := range c.dbs {
+		d.flushes++
 	}
 	return nil
 }
@@ -240,42 +282,44 @@ func (c *checker) event(e *history.Event) {
 	c.sum.Last = at
 	switch {
 	case e.How == store.LockFlushed:
-		for name, l := range c.locks {
-			if name.db == e.DB {
-				clear(l.owners)
-			}
-		}
+		c.db(e.DB).flushes++
 	case e.How == store.LockSwapped:
-		c.swap(e.DB, int(e.Holds))
+		a, b := c.db(e.DB), c.db(int(e.Holds))
+		c.dbs[e.DB], c.dbs[int(e.Holds)] = b, a
 	case e.How == store.LockGranted:
 		c.grant(e)
-	case e.How.Ends() && e.Owner != "":
+	case e.How.Ends() && (e.Owner != "" || e.Holds == 0): // a forced end of a semaphore names no owner, but says how many there were
 		c.end(e)
 	}
 }
 
-func (c *checker) swap(a, b int) {
-	swapped := make(map[named]*lockState, len(c.locks))
-	for name, l := range c.locks {
-		switch name.db {
-		case a:
-			name.db = b
-		case b:
-			name.db = a
-		}
-		swapped[name] = l
+func (c *checker) db(n int) *database {
+	d := c.dbs[n]
+	if d == nil {
+		d = &database{locks: map[string]*lockState{}}
+		c.dbs[n] = d
 	}
-	c.locks = swapped
+	return d
 }
 
 func (c *checker) state(e *history.Event) *lockState {
-	name := named{e.DB, e.Key}
-	l := c.locks[name]
+	d := c.db(e.DB)
+	l := d.locks[e.Key]
 	if l == nil {
-		l = &lockState{owners: map[string]owning{}}
-		c.locks[name] = l
+		l = &lockState{}
+		d.locks[e.Key] = l
+	}
+	if l.flushes != d.flushes {
+		l.owners, l.flushes = nil, d.flushes
 	}
 	return l
+}
+
+func (l *lockState) set(owner string, has owning) {
+	if l.owners == nil {
+		l.owners = map[string]owning{}
+	}
+	l.owners[owner] = has
 }
 
 func (c *checker) grant(e *history.Event) {
@@ -294,7 +338,7 @@ func (c *checker) grant(e *history.Event) {
 		}
 		l.token = max(l.token, e.Token)
 	}
-	l.owners[e.Owner] = owning{e.Kind, e.Permits}
+	l.set(e.Owner, owning{e.Kind, e.Permits})
 	if c.exceeds(l, e) {
 		c.report(e.Seq, "%s of database %d has %d permits, and was granted to owners with more", e.Key, e.DB, e.Limit)
 	}
@@ -336,9 +380,11 @@ const lateness = 50
 func (c *checker) end(e *history.Event) {
 	l := c.state(e)
 	if e.Holds == 0 {
-		delete(l.owners, e.Owner)
+		if delete(l.owners, e.Owner); len(l.owners) == 0 {
+			l.owners = nil // of a lock that is free, only the token is remembered
+		}
 	} else {
-		l.owners[e.Owner] = owning{e.Kind, e.Permits}
+		l.set(e.Owner, owning{e.Kind, e.Permits})
 	}
 	if e.How == store.LockExpired && e.Deadline > e.Lease+lateness {
 		c.report(e.Seq, "the lease of %q for %s of database %d ended %d ms too early", e.Owner, e.Key, e.DB, e.Deadline-e.Lease-lateness)

@@ -21,8 +21,11 @@ func line(t *testing.T, text string) history.Event {
 		t.Fatal(text, err)
 	}
 	e.How, _ = store.LockHowOf(how)
-	if words := strings.Fields(text); len(words) > 2 {
-		e.Key, e.Kind, e.Owner = words[2], words[3], words[4]
+	switch words := strings.Fields(text); {
+	case e.How == store.LockGap && len(words) > 2:
+		e.Reason = anotherState
+	case len(words) > 2:
+		e.Key, e.Kind, e.Owner = words[2], words[3], strings.TrimPrefix(words[4], "-")
 		fmt.Sscan(words[5], &e.Token)
 		e.Permits, e.Limit = 1, 2
 		if e.Holds = store.Flag(!e.How.Ends()).Int; len(words) > 6 {
@@ -54,6 +57,8 @@ func TestFaultsAreFound(t *testing.T) {
 		"1 granted k plain a 5; 2 released k plain a 5; 3 granted k plain b 6":                                     "",
 		"1 granted k plain a 5; 2 granted k plain b 6":                                                             `k of database 0 was granted to "b" while "a" held it`,
 		"1 granted k plain a 5; 2 granted l plain b 6":                                                             "",
+		"1 granted k plain - 5; 2 released k plain - 5; 3 granted k plain b 6":                                     "",
+		"1 granted k plain - 5; 2 granted k plain b 6":                                                             "was granted to",
 		"1 granted k plain a 5; 2 gap; 3 granted k plain b 6":                                                      "",
 		"1 granted k plain a 5; 2 flushed; 3 granted k plain b 6":                                                  "",
 		"1 granted k redisson a 5; 2 granted k redisson a 5 2; 3 released k redisson a 5 1; 4 granted k plain b 6": "was granted to",
@@ -109,6 +114,59 @@ func TestNodesAreCompared(t *testing.T) {
 	if _, faults := check(t, whole, different); !strings.Contains(faults, "write set 3: ") || !strings.Contains(faults, "tell different events") {
 		t.Error(faults)
 	}
+}
+
+// TestNodeThatTellsNothing: a node that has no event of a write set, and no gap either, has lost it.
+func TestNodeThatTellsNothing(t *testing.T) {
+	whole := written(t, "1 granted k plain a 5; 2 renewed k plain a 5; 3 released k plain a 5; 4 granted k plain b 6; 5 released k plain b 6")
+	for events, want := range map[string]string{
+		"1 granted k plain a 5; 3 released k plain a 5; 4 granted k plain b 6; 5 released k plain b 6": "",
+		"1 granted k plain a 5; 5 released k plain b 6":                                                "write set 3: ",
+		"1 granted k plain a 5; 4 gap; 5 released k plain b 6":                                         "",
+		"1 granted k plain a 5; 1 gap; 5 released k plain b 6":                                         "",
+		"4 granted k plain b 6; 5 released k plain b 6":                                                "",
+		"1 granted k plain a 5":                                                                        "",
+	} {
+		if _, faults := check(t, whole, written(t, events)); want == "" && faults != "" || !strings.Contains(faults, want) {
+			t.Errorf("%s: %q, want %q", events, faults, want)
+		}
+	}
+}
+
+// TestNodesAfterARestore: the write sets of a restored cluster have numbers that its nodes have given before, and not all of them equally many.
+func TestNodesAfterARestore(t *testing.T) {
+	const first, second = "1 granted k plain a 5; 2 released k plain a 5", "; 1 gap new; 2 granted k plain b 100; 3 granted l plain b 101; 4 released k plain b 100"
+	long, short := written(t, first+"; 3 granted k plain c 7; 4 released k plain c 7; 5 granted k plain d 8"+second), written(t, first+second)
+	for _, paths := range [][]string{{long}, {short}, {long, short}, {short, long}, {short, long, long}} {
+		if sum, faults := check(t, paths...); faults != "" || sum.Locks != 2 {
+			t.Errorf("%+v %s", sum, faults)
+		}
+	}
+	if _, faults := check(t, long, written(t, first+strings.Replace(second, "101", "102", 1))); !strings.Contains(faults, "write set 3: ") {
+		t.Error(faults)
+	}
+}
+
+// TestFlushesAndSwaps: FLUSHALL and SWAPDB do not visit each of many locks.
+func TestFlushesAndSwaps(t *testing.T) {
+	c := &checker{fault: func(text string) { t.Error(text) }, dbs: map[int]*database{}}
+	e := history.Event{LockEvent: store.LockEvent{How: store.LockGranted, Kind: "plain", Holds: 1}}
+	grant := func(db int, key, owner string, token uint64) {
+		e.DB, e.Key, e.Owner, e.Token = db, key, owner, token
+		c.event(&e)
+	}
+	for i := range 100_000 {
+		grant(0, fmt.Sprint(i), "a", 1)
+	}
+	grant(1, "k", "b", 2)
+	for range 100_001 {
+		c.event(&history.Event{LockEvent: store.LockEvent{How: store.LockSwapped, Holds: 1}})
+		c.event(&history.Event{LockEvent: store.LockEvent{How: store.LockFlushed, DB: 7}})
+	}
+	grant(0, "k", "b", 2) // still held
+	grant(0, "7", "c", 3)
+	c.event(&history.Event{LockEvent: store.LockEvent{How: store.LockFlushed, DB: 1}})
+	grant(1, "7", "d", 4)
 }
 
 // TestBadFiles: what is no history of locks is an error that names the line.

@@ -157,9 +157,12 @@ func (w *Writer) known(e *history.Event) bool {
 	return true
 }
 
+// anotherState is the reason of the gap that begins writes. The numbers of the write sets begin again behind it.
+const anotherState = "the node has another state than before"
+
 // begins notes that the state of the node is not the one of which the files tell, but that of a backup: its numbers begin below those in the files.
 func (w *Writer) begins(e *history.Event) {
-	gap := history.Event{LockEvent: store.LockEvent{How: store.LockGap, Reason: "the node has another state than before"}, Seq: e.Seq - min(e.Seq, 1), At: e.At, Lease: e.Lease}
+	gap := history.Event{LockEvent: store.LockEvent{How: store.LockGap, Reason: anotherState}, Seq: e.Seq - min(e.Seq, 1), At: e.At, Lease: e.Lease}
 	w.buf = append(gap.AppendJSON(w.buf), '\n')
 	w.position, w.last, w.events = gap.Seq, 0, 0
 }
