@@ -102,7 +102,8 @@ func historyRows() []row {
 // historyQuery are the arguments of LOCK.HISTORY.
 type historyQuery struct {
 	db     int
-	key    string // "": all
+	key    string
+	all    bool // not only those of the key
 	from   int64
 	since  int64
 	count  int64
@@ -115,9 +116,8 @@ const historyCount = 100
 
 // parse parses the arguments after the name of the command.
 func (q *historyQuery) parse(args [][]byte) (fault store.Error) {
-	if name := string(args[0]); name != "*" {
-		q.key = store.ShortName(name)
-	}
+	q.key = store.ShortName(string(args[0]))
+	q.all = q.key == "*"
 	q.count, q.latest = historyCount, true
 	for args = args[1:]; len(args) > 0; args = args[2:] {
 		if len(args) < 2 {
@@ -162,7 +162,7 @@ func (q *historyQuery) wants(e *history.Event) bool {
 	case e.How == store.LockSwapped && (int64(q.db) == e.Holds || q.db == e.DB), e.How == store.LockFlushed && q.db == e.DB:
 		return true
 	}
-	return e.DB == q.db && (q.key == "" || q.key == e.Key)
+	return e.DB == q.db && (q.all || q.key == e.Key)
 }
 
 // doLockHistory replies only events of locks for which the user may run LOCK.INFO.
@@ -173,7 +173,8 @@ func doLockHistory(s *session, args [][]byte) store.Reply {
 	}
 	each := func(fn func(e *history.Event) bool) {
 		s.srv.hub.locks.Each(func(e *history.Event) bool {
-			return !q.wants(e) || e.Key != "" && !s.mayKnow(e.Key) || fn(e)
+			s.works()
+			return !q.wants(e) || e.Kind != "" && !s.mayKnow(e.Key) || fn(e)
 		})
 	}
 	skip := int64(0)
@@ -189,6 +190,13 @@ func doLockHistory(s *session, args [][]byte) store.Reply {
 		return b.add(eventReply(e)) && n-max(skip, 0) < q.count
 	})
 	return b.reply(store.Array)
+}
+
+// works counts the work on an event, for which all clients wait if a script has called the command.
+func (s *session) works() {
+	if s.script != nil {
+		s.script.Work(1)
+	}
 }
 
 // mayKnow reports whether the user may run LOCK.INFO for a key.
@@ -296,6 +304,7 @@ func (u *usage) add(e *history.Event) {
 func (s *session) busiest(top int) store.Reply {
 	db, locks := s.database(), map[string]*usage{}
 	s.srv.hub.locks.Each(func(e *history.Event) bool {
+		s.works()
 		if e.DB != db || e.Kind == "" {
 			return true
 		}

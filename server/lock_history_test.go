@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,5 +72,57 @@ func TestLockStats(t *testing.T) {
 	}
 	if got := c.ask("LOCK.STATS", "TOP", "0").Lines(); len(got) < 4 || got[len(got)-1] != "  *0" {
 		t.Errorf("TOP 0: %q", got)
+	}
+}
+
+// TestHistoryOfTheEmptyName: the key without a name is a key like others, also for the rights of a user.
+func TestHistoryOfTheEmptyName(t *testing.T) {
+	ts := newTestServer(t, nil)
+	for i, key := range []string{"", "app:1", "other"} {
+		ts.locked(uint64(i), store.LockEvent{How: store.LockGranted, Key: key, Kind: "plain", Owner: "owner-of-" + key, Holds: 1})
+	}
+	ts.locked(9, store.LockEvent{How: store.LockFlushed})
+	admin, alice := ts.dial(t), ts.dial(t)
+	admin.do("ACL SETUSER alice on >p ~app:* +@all", "+OK\r\n")
+	alice.do("AUTH alice p", "+OK\r\n")
+	for _, c := range []struct {
+		who  *client
+		key  string
+		want []string
+	}{
+		{admin, "*", []string{"owner-of-", "owner-of-app:1", "owner-of-other", ""}},
+		{admin, "", []string{"owner-of-", ""}},
+		{alice, "*", []string{"owner-of-app:1", ""}},
+		{alice, "", []string{""}},
+	} {
+		var got []string
+		lines := c.who.ask("LOCK.HISTORY", c.key).Lines()
+		for i, line := range lines {
+			if strings.HasSuffix(line, `$"owner"`) {
+				got = append(got, strings.Trim(strings.TrimSpace(lines[i+1]), `$"`))
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q: owners %q, want %q", c.key, got, c.want)
+		}
+	}
+}
+
+// TestHistoryInScripts: a script that calls LOCK.HISTORY or LOCK.STATS can be stopped, because the work on all events counts.
+func TestHistoryInScripts(t *testing.T) {
+	ts := newTestServer(t, nil)
+	for i := range 10_000 {
+		ts.locked(uint64(i), store.LockEvent{How: store.LockGranted, Key: "k", Kind: "plain", Owner: "a", Holds: 1})
+	}
+	for _, args := range [][]string{{"lock.history", "other"}, {"lock.stats"}} {
+		looks := 0
+		c := &store.Ctx{Txn: store.New().Begin(store.Time{}, 1, store.Env{}), Watch: func() { looks++ }}
+		for _, arg := range args {
+			c.Args = append(c.Args, []byte(arg))
+		}
+		c.Cmd = ts.table.Lookup(c.Args[0])
+		if r := ts.RunInScript(c); r.IsError() || looks == 0 {
+			t.Errorf("%s: %d looks, %v", args, looks, r)
+		}
 	}
 }
