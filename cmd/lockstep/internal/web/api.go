@@ -1,10 +1,13 @@
 package web
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
+	"unicode/utf8"
 )
 
 //go:embed openapi.json
@@ -57,12 +60,16 @@ func (c *call) writeFault(f *fault) {
 
 // body reads the JSON object of a request into v.
 func (c *call) body(v any) error {
-	d := json.NewDecoder(c.r.Body)
+	text, err := io.ReadAll(c.r.Body) // checkPost has set a limit
+	if err != nil && c.r.ContentLength > mostBody {
+		return errBodyLarge
+	}
+	if err != nil || !utf8.Valid(text) { // the decoder would make another text of it, such as the name of another lock
+		return errBody
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		if c.r.ContentLength > mostBody {
-			return errBodyLarge
-		}
 		return errBody
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -137,7 +144,11 @@ func (c *call) apiOverview() (any, error) {
 }
 
 func (c *call) apiLocks() (any, error) {
-	s, err := parseSearch(c.r.URL.Query())
+	q, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseSearch(q)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +159,22 @@ func (c *call) apiLocks() (any, error) {
 	return map[string]any{"locks": forJSON(p.locks), "cursor": p.cursor}, nil
 }
 
+// query returns the parameters of a request. A request with one that is not well-formed is refused: without it, it would be about something
+// else, such as the same key in another database.
+func (c *call) query() (url.Values, error) {
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, errQuery
+	}
+	return q, nil
+}
+
 // keyOf returns the database and the key that a query names. A key may have any bytes.
 func (c *call) keyOf() (db int, key string, err error) {
-	q := c.r.URL.Query()
+	q, err := c.query()
+	if err != nil {
+		return 0, "", err
+	}
 	if db, err = database(q); err != nil {
 		return 0, "", err
 	}

@@ -33,6 +33,7 @@ var (
 	errStreams     = &fault{http.StatusServiceUnavailable, "too many event streams are open"}
 	errNoLock      = &fault{http.StatusNotFound, "there is no such lock"}
 	errKey         = &fault{http.StatusBadRequest, "name the lock by key"}
+	errQuery       = &fault{http.StatusBadRequest, "the query of the address is not well-formed"}
 	errNumber      = &fault{http.StatusBadRequest, "db, count, waiters, since, from and token are integers within their limits"}
 	errSort        = &fault{http.StatusBadRequest, "sort is key, owner, token, ttl or waiters"}
 	errReason      = &fault{http.StatusBadRequest, "give a reason of 1 to 1000 bytes"}

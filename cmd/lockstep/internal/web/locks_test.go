@@ -136,6 +136,8 @@ func TestCommands(t *testing.T) {
 		{"", "lock/history?key=*", "", "LOCK.HISTORY * COUNT 100"},
 		{"POST", "lock/force", `{"key":"a","reason":"r s","owner":"o","token":12}`, "LOCK.FORCE a REASON r s OWNER o TOKEN 12"},
 		{"POST", "lock/force?key=%FF", `{"reason":"r","db":2}`, "SELECT 2,LOCK.FORCE \xff REASON r"},
+		{"", "lock?key=a&db=3;x", "", ""}, {"", "lock?key=a&db=%zz", "", ""}, {"", "lock/history?key=a;b", "", ""}, {"", "locks?match=%", "", ""},
+		{"POST", "lock/force", "{\"key\":\"a\xff\",\"reason\":\"r\"}", ""},
 		{"POST", "cluster/transfer", `{}`, "SELECT 0,LOCKSTEP TRANSFER"},
 		{"POST", "cluster/transfer", `{"member":"n2"}`, "LOCKSTEP TRANSFER n2"},
 		{"POST", "cluster/remove", `{"member":"n3"}`, "LOCKSTEP REMOVE n3"},

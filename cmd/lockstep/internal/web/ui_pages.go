@@ -170,7 +170,10 @@ func pattern(text string) string {
 }
 
 func (c *call) uiLocks() (any, error) {
-	q := c.r.URL.Query()
+	q, err := c.query()
+	if err != nil {
+		return nil, err
+	}
 	s, err := parseSearch(q)
 	if err != nil {
 		return nil, err
