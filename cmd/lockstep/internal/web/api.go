@@ -48,7 +48,8 @@ func (c *call) writeJSON(status int, v any) {
 	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(append(text, '\n'))
+	_, _ = c.w.Write(text)
+	_, _ = c.w.Write([]byte{'\n'})
 }
 
 func (c *call) writeFault(f *fault) {

@@ -12,6 +12,8 @@ import (
 const (
 	// pageCount is how many locks a page has, unless the request says otherwise; mostCount is the most.
 	pageCount, mostCount = 100, 1000
+	// mostPage is about how many bytes the texts of a page have: in JSON a byte may need six.
+	mostPage = 1 << 20
 	// A search looks through the locks for searchTime at most, or for sortTime if it has an order, and then says where to go on.
 	searchTime, sortTime = time.Second, 10 * time.Second
 	// mostStep is how many keys one command looks at, where a filter leaves few of them in its reply.
@@ -142,7 +144,7 @@ func (c *call) walk(s *search) (p page, err error) {
 	if s.compare != nil {
 		most = sortTime
 	}
-	for n := 0; ; n++ {
+	for n, size := 0, 0; ; n++ {
 		reply, err := c.ask(s.db, s.command(step)...)
 		if err != nil {
 			return p, err
@@ -160,10 +162,12 @@ func (c *call) walk(s *search) (p page, err error) {
 			return p, err
 		}
 		p.locks, p.looked, s.cursor = append(p.locks, list...), n+1, cursor
-		if s.compare != nil && len(p.locks) > 2*s.count {
+		size += extent(list)
+		if s.compare != nil && (len(p.locks) > 2*s.count || size > 4*mostPage) {
 			p.locks = s.first(p.locks)
+			size = extent(p.locks)
 		}
-		if cursor == "0" || s.compare == nil && len(p.locks) >= s.count || n == mostLists || c.Now()-began > most {
+		if cursor == "0" || s.compare == nil && (len(p.locks) >= s.count || size >= mostPage) || n == mostLists || c.Now()-began > most {
 			break
 		}
 		if few := len(list) < step/10; few && step >= mostCount {
@@ -181,7 +185,24 @@ func (c *call) walk(s *search) (p page, err error) {
 // first returns the first locks in the order of the search.
 func (s *search) first(locks []object) []object {
 	slices.SortStableFunc(locks, s.compare)
-	return slices.Clip(locks[:min(len(locks), s.count)])
+	locks = locks[:min(len(locks), s.count)]
+	size := 0
+	for i := range locks {
+		if size += extent(locks[i : i+1]); size > mostPage {
+			return slices.Clone(locks[:max(i, 1)])
+		}
+	}
+	return slices.Clip(locks)
+}
+
+// extent returns how many bytes the texts of objects have.
+func extent(list []object) (size int) {
+	for _, o := range list {
+		for name := range o {
+			size += len(o.Text(name))
+		}
+	}
+	return size
 }
 
 // lock returns what LOCK.INFO and LOCK.WAITERS say; waiters is nil if the user may not see them.

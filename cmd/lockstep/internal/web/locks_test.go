@@ -103,6 +103,42 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPagesOfLongNames: a page has fewer locks than were asked for if their names are long, and all pages together have all.
+func TestPagesOfLongNames(t *testing.T) {
+	const locks = 1000
+	n := newNode(t)
+	cookie := n.logIn(t, "op")
+	name := strings.Repeat("<", mostText-8)
+	n.change(func() {
+		n.reply = func(args []string) string {
+			from, _ := strconv.Atoi(args[2])
+			var rows []string
+			next := from + 100 // LOCK.LIST ends a reply after a megabyte, too
+			for i := from; i < next; i++ {
+				rows = append(rows, array(bulk("key"), bulk(fmt.Sprint(name, i)), bulk("owner"), bulk(name), bulk("ttl"), ":5\r\n"))
+			}
+			return array(bulk(fmt.Sprint(next%locks)), array(rows...))
+		}
+	})
+	all, pages := 0, 0
+	for cursor := "0"; pages == 0 || cursor != "0"; pages++ {
+		w := n.visit(visit{target: "/api/v1/locks?count=1000&cursor=" + cursor, cookie: cookie})
+		var l listed
+		if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil || w.Body.Len() > 12*mostPage {
+			t.Fatal(err, w.Body.Len())
+		}
+		all, cursor = all+len(l.Locks), l.Cursor
+	}
+	if all != locks || pages > 10 {
+		t.Errorf("%d locks on %d pages", all, pages)
+	}
+	for _, order := range []string{"key", "ttl"} {
+		if w := n.visit(visit{target: "/api/v1/locks?count=1000&sort=" + order, cookie: cookie}); w.Code != http.StatusOK || w.Body.Len() > 7*mostPage || w.Body.Len() < mostPage {
+			t.Errorf("by %s: %d, %d bytes", order, w.Code, w.Body.Len())
+		}
+	}
+}
+
 // TestSearchEnds: a search among locks without an end stops after a while, and says where to go on.
 func TestSearchEnds(t *testing.T) {
 	n := newNode(t)
