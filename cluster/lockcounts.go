@@ -20,14 +20,21 @@ func newLockCounter(n *Node, to store.LockSink) *lockCounter {
 	return &lockCounter{to, n.measures.Locks, tally.NewSince(), func() bool { return n.routes.get().seq != nil }}
 }
 
-// Wanted, Locked and Lost implement store.LockSink.
+// Wanted, Locked, Retold and Lost implement store.LockSink.
 func (c *lockCounter) Wanted() bool { return c.to.Wanted() }
 
 func (c *lockCounter) Locked(seq uint64, at store.Time, events []store.LockEvent) {
 	if len(events) > 0 {
-		c.count(at, events)
+		c.count(at, events, c.leads())
 	}
 	c.to.Locked(seq, at, events)
+}
+
+func (c *lockCounter) Retold(seq uint64, at store.Time, events []store.LockEvent) {
+	if len(events) > 0 {
+		c.count(at, events, false)
+	}
+	c.to.Retold(seq, at, events)
 }
 
 func (c *lockCounter) Lost(seq uint64, at store.Time) { c.to.Lost(seq, at) }
@@ -36,8 +43,7 @@ func (c *lockCounter) Lost(seq uint64, at store.Time) { c.to.Lost(seq, at) }
 var lockEnds = map[store.LockHow]tally.End{store.LockReleased: tally.Released, store.LockExpired: tally.Expired, store.LockForced: tally.Forced,
 	store.LockReplaced: tally.Replaced, store.LockMoved: tally.Moved}
 
-func (c *lockCounter) count(at store.Time, events []store.LockEvent) {
-	leads := c.leads()
+func (c *lockCounter) count(at store.Time, events []store.LockEvent, leads bool) {
 	for i := range events {
 		switch e := &events[i]; e.How {
 		case store.LockGranted:

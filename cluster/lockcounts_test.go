@@ -10,10 +10,11 @@ import (
 )
 
 // heard is a LockSink that only counts what it is told.
-type heard struct{ off, told, lost int }
+type heard struct{ off, told, old, lost int }
 
 func (h *heard) Wanted() bool                                       { return h.off == 0 }
 func (h *heard) Locked(_ uint64, _ store.Time, e []store.LockEvent) { h.told += len(e) }
+func (h *heard) Retold(_ uint64, _ store.Time, e []store.LockEvent) { h.old += len(e) }
 func (h *heard) Lost(uint64, store.Time)                            { h.lost++ }
 
 // TestLocksAreCounted: the leader counts how locks begin and end, and for how long they were held, by kind; followers count nothing.
@@ -64,6 +65,10 @@ func TestLocksAreCounted(t *testing.T) {
 			t.Error("the follower counts, too")
 		}
 		before := k.Granted.Load()
+		newLockCounter(p.Node, sink).Retold(1, store.Time{}, []store.LockEvent{{How: store.LockGranted, Kind: "plain", Holds: 1}})
+		if sink.old != 1 || k.Granted.Load() != before {
+			t.Error("an event from before the start of the node was not passed on, or counted")
+		}
 		sink.off = 1
 		p.do("SET other a NX PX 60000")
 		if sink.told < 8 || k.Granted.Load() != before {

@@ -140,7 +140,11 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.measure()
 	f.tellAccounts(f.seq)
 	if told {
-		f.locks.Locked(f.seq, store.Time{Lease: f.lease, Wall: f.wall}, f.store.LockEvents())
+		tell := f.locks.Locked
+		if index <= f.old {
+			tell = f.locks.Retold
+		}
+		tell(f.seq, store.Time{Lease: f.lease, Wall: f.wall}, f.store.LockEvents())
 	}
 	out.Accepted, out.Sequence, out.Lease, out.Messages = true, f.seq, f.lease, sink.used
 	return out, nil

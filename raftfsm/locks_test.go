@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"lockstep/store"
@@ -23,6 +24,11 @@ func (t *told) Locked(seq uint64, at store.Time, events []store.LockEvent) {
 		line += fmt.Sprintf(" %v %s", e.How, e.Owner)
 	}
 	t.list = append(t.list, line)
+}
+
+func (t *told) Retold(seq uint64, at store.Time, events []store.LockEvent) {
+	t.Locked(seq, at, events)
+	t.list[len(t.list)-1] += " (old)"
 }
 
 func (t *told) Lost(seq uint64, _ store.Time) {
@@ -52,5 +58,19 @@ func TestLockSink(t *testing.T) {
 	want := []string{"1 at 1700000000001000 granted a", "2 at 1700000000001000", "lost until 2", "3 at 1700000000001000 replaced a granted b", "5 at 1700000000001000 released c"}
 	if !slices.Equal(sink.list, want) {
 		t.Errorf("got %q, want %q", sink.list, want)
+	}
+}
+
+// TestOldLockEvents: the events of entries that are older than the process are told apart, because their subscribers have had them.
+func TestOldLockEvents(t *testing.T) {
+	sink := &told{}
+	f := New(nil)
+	f.Witness(sink)
+	f.Replay(1)
+	for i, owner := range []string{"a", "b"} {
+		apply(t, f, uint64(i+1), propose(f, int64(i+1), func(t *store.Txn) { t.SetLock(0, []byte(owner), owner, 0) }))
+	}
+	if len(sink.list) != 2 || !strings.HasSuffix(sink.list[0], " granted a (old)") || !strings.HasSuffix(sink.list[1], " granted b") {
+		t.Errorf("%q", sink.list)
 	}
 }

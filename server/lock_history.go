@@ -48,11 +48,15 @@ func (h *Hub) leaveLocks(kind subKind, name string) {
 	}
 }
 
-// Wanted, Locked and Lost implement store.LockSink.
+// Wanted, Locked, Retold and Lost implement store.LockSink.
 func (h *Hub) Wanted() bool { return h.locks.Wanted() }
 
 func (h *Hub) Locked(seq uint64, at store.Time, events []store.LockEvent) {
 	h.locks.Locked(seq, at, events)
+}
+
+func (h *Hub) Retold(seq uint64, at store.Time, events []store.LockEvent) {
+	h.locks.Retold(seq, at, events)
 }
 
 func (h *Hub) Lost(seq uint64, at store.Time) { h.locks.Lost(seq, at) }

@@ -29,6 +29,7 @@ func TestLockMessages(t *testing.T) {
 	ts.locked(2, release)
 	ts.locked(3, store.LockEvent{How: store.LockForced, Kind: "plain"}) // LOCK.FORCE has published it
 	ts.locked(4, store.LockEvent{How: store.LockFlushed})
+	ts.hub.Retold(5, store.Time{}, []store.LockEvent{grant, release}) // from before the start of the node
 	text := `{"seq":1,"at":"2023-11-14T22:13:20.123Z","lease":5,"db":3,"event":"granted","key":"k","kind":"plain","owner":"a","token":7,"holds":1,"permits":1,"until":105}`
 	some.expect(fmt.Sprintf("*4\r\n$8\r\npmessage\r\n$16\r\n__lock@*:granted\r\n$18\r\n__lock@3__:granted\r\n$%d\r\n%s\r\n", len(text), text))
 	text = strings.NewReplacer("granted", "released", `"seq":1`, `"seq":2`, `"holds":1`, `"holds":0`).Replace(text)

@@ -76,6 +76,8 @@ type LockSink interface {
 	// Locked receives the events of the write set seq, perhaps none. The write set was evaluated at the time at. Locked must not block, and
 	// must copy what it keeps.
 	Locked(seq uint64, at Time, events []LockEvent)
+	// Retold is Locked for a write set that is older than this process: who listens to events has not asked for these.
+	Retold(seq uint64, at Time, events []LockEvent)
 	// Lost reports that a snapshot with the state after the write set seq has replaced the state: the events until then are unknown.
 	Lost(seq uint64, at Time)
 }

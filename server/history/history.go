@@ -71,6 +71,15 @@ func (h *History) Wanted() bool { return Mode(h.mode.Load()) != Off }
 
 // Locked implements store.LockSink.
 func (h *History) Locked(seq uint64, at store.Time, events []store.LockEvent) {
+	h.keep(seq, at, events, h.tell)
+}
+
+// Retold implements store.LockSink.
+func (h *History) Retold(seq uint64, at store.Time, events []store.LockEvent) {
+	h.keep(seq, at, events, nil)
+}
+
+func (h *History) keep(seq uint64, at store.Time, events []store.LockEvent, tell func(Event)) {
 	every := Mode(h.mode.Load()) == Every
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +88,7 @@ func (h *History) Locked(seq uint64, at store.Time, events []store.LockEvent) {
 		if events[i].How == store.LockRenewed && !every {
 			continue
 		}
-		h.put(Event{events[i], seq, at.Wall / 1000, at.Lease})
+		h.put(Event{events[i], seq, at.Wall / 1000, at.Lease}, tell)
 	}
 	if len(events) > 0 {
 		h.wake()
@@ -99,20 +108,20 @@ func (h *History) Lost(seq uint64, at store.Time) {
 // gap says that events until the write set seq are missing; mu is held.
 func (h *History) gap(seq uint64, at store.Time, why string) {
 	h.latest = Event{Seq: seq, At: at.Wall / 1000, Lease: at.Lease}
-	h.put(Event{store.LockEvent{How: store.LockGap, Reason: why}, seq, at.Wall / 1000, at.Lease})
+	h.put(Event{store.LockEvent{How: store.LockGap, Reason: why}, seq, at.Wall / 1000, at.Lease}, h.tell)
 	h.wake()
 }
 
 // put keeps an event; mu is held.
-func (h *History) put(e Event) {
+func (h *History) put(e Event, tell func(Event)) {
 	h.ring.add(&e)
 	counts, known := h.counts[e.Kind]
 	if known || len(h.counts) < mostKinds {
 		counts[e.How]++
 		h.counts[e.Kind] = counts
 	}
-	if h.tell != nil {
-		h.tell(e)
+	if tell != nil {
+		tell(e)
 	}
 }
 
