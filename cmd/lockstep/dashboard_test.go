@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
@@ -204,5 +205,32 @@ func TestDashboardBehindLimits(t *testing.T) {
 	}
 	if got, _ := page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/api/v1/openapi.json", "", "", "evil.example"); got != http.StatusForbidden {
 		t.Errorf("under a foreign name: %d", got)
+	}
+}
+
+// TestDashboardUnderAForeignName: a web page elsewhere may give its own name the address of the node. Without protected mode, it must not
+// log in as the user who needs no password.
+func TestDashboardUnderAForeignName(t *testing.T) {
+	n := nodes.Start(t, 1, "--protected-mode=no")[0]
+	_, port, err := net.SplitHostPort(n.HTTPAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{"evil.example": http.StatusForbidden, "localhost": http.StatusOK, "192.0.2.1": http.StatusOK} {
+		host = net.JoinHostPort(host, port)
+		r, err := http.NewRequest(http.MethodPost, "http://"+n.HTTPAddr+"/api/v1/login", strings.NewReader(`{"user":"default","password":""}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Origin", "http://"+host)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", host, resp.StatusCode, want)
+		}
 	}
 }

@@ -116,6 +116,7 @@ func dashboard(o options, p *parts, log *slog.Logger) http.Handler {
 		HasPassword: func(user string) bool { return p.server.HasPassword(user) },
 		Protected:   func() bool { return p.server.ProtectedMode() },
 		Near:        func(r *http.Request) bool { return near(r.RemoteAddr) && nearHost(r.Host) },
+		Named:       func(r *http.Request) bool { return nearHost(r.Host) },
 		Now:         func() time.Duration { return p.clock.Monotonic() },
 		Wall:        func() time.Time { return p.clock.Wall() },
 		TLS:         o.http.tls, Log: log,

@@ -25,6 +25,7 @@ type node struct {
 	right    bool // passwords are as they were at the logins
 	secret   bool // users need passwords
 	near     bool
+	foreign  bool // requests name another host
 	shielded bool // protected mode is on
 	now      time.Duration
 }
@@ -42,6 +43,7 @@ func newNode(t *testing.T) *node {
 		HasPassword: func(string) bool { return n.is(&n.secret) },
 		Protected:   func() bool { return n.is(&n.shielded) },
 		Near:        func(*http.Request) bool { return n.is(&n.near) },
+		Named:       func(*http.Request) bool { return !n.is(&n.foreign) },
 		Now: func() time.Duration {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -88,7 +88,7 @@ func (h *Handler) find(r *http.Request) *session {
 		return nil
 	}
 	s := h.byValue(c.Value)
-	if s == nil || !h.alive(s) || !h.near(r) && h.Protected() && !h.HasPassword(s.user) {
+	if s == nil || !h.alive(s) || h.needsSecret(r) && !h.HasPassword(s.user) {
 		return nil
 	}
 	if r.Header.Get(liveHeader) == "" && r.URL.Path != eventsPath {
@@ -171,7 +171,7 @@ func (h *Handler) login(r *http.Request, user, password string) (value string, e
 	if err != nil {
 		return "", err
 	}
-	if !h.near(r) && h.Protected() && !h.HasPassword(user) { // only now: before, the answer would tell strangers which users there are
+	if h.needsSecret(r) && !h.HasPassword(user) { // only now: before, the answer would tell strangers which users there are
 		l.drop()
 		return "", errNeedsSecret
 	}

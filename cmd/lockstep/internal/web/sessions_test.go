@@ -224,17 +224,19 @@ func TestPostsOfOtherPages(t *testing.T) {
 // is off.
 func TestBeyondLoopback(t *testing.T) {
 	for _, k := range []struct {
-		near, tls, secret, shielded bool
-		login, description          int
+		near, tls, secret, shielded, foreign bool
+		login, description                   int
 	}{
 		{near: true, shielded: true, login: 200, description: 200},
 		{near: false, shielded: true, secret: true, login: 403, description: 403},
 		{near: false, shielded: true, tls: true, login: 403, description: 200},
 		{near: false, shielded: true, tls: true, secret: true, login: 200, description: 200},
 		{near: false, shielded: false, login: 200, description: 200},
+		{near: false, foreign: true, login: 403, description: 200},
+		{near: false, foreign: true, secret: true, login: 200, description: 200},
 	} {
 		n := newNode(t)
-		n.near, n.Handler.TLS, n.secret, n.shielded = k.near, k.tls, k.secret, k.shielded
+		n.near, n.Handler.TLS, n.secret, n.shielded, n.foreign = k.near, k.tls, k.secret, k.shielded, k.foreign
 		if w := n.visit(visit{method: http.MethodPost, target: "/api/v1/login", body: `{"user":"op","password":"p"}`}); w.Code != k.login {
 			t.Errorf("%+v: login %d %s", k, w.Code, w.Body)
 		}

@@ -19,6 +19,7 @@ type Config struct {
 	HasPassword func(user string) bool                    // whether a user exists, and needs a password
 	Protected   func() bool                               // whether protected mode is on
 	Near        func(*http.Request) bool                  // whether a request comes from this machine, and names it as such
+	Named       func(*http.Request) bool                  // whether a request names its host as localhost or by an address
 	Now         func() time.Duration                      // a clock that never runs back
 	Wall        func() time.Time                          // the time of day, for the deadlines of writes
 	TLS         bool                                      // clients speak TLS
@@ -59,6 +60,12 @@ func TakesBody(r *http.Request) bool {
 }
 
 func (h *Handler) near(r *http.Request) bool { return h.Near(r) }
+
+// needsSecret reports whether only a user with a password may make a request. Under a host name that holds without protected mode, too: the
+// page of any site may bring that name's address to be this node's, and a browser then takes the node for that site (DNS rebinding).
+func (h *Handler) needsSecret(r *http.Request) bool {
+	return !h.near(r) && h.Protected() || !h.Named(r)
+}
 
 // policy lets a page load nothing but the dashboard's own files, and no page show the dashboard in a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
