@@ -365,3 +365,13 @@ func TestTokensWithAWrongClock(t *testing.T) {
 		t.Errorf("token %d after %d", got, first)
 	}
 }
+
+// A leader that has not heard of all nodes yet marks locks, if tokens are counted: then none of the nodes can be of version 0.1.0.
+func TestLocksAreMarkedWhereTokensAreCounted(t *testing.T) {
+	d := newTokenDB(t)
+	d.env.Older = func() bool { return true }
+	d.do("SET", "k", "a", "NX", "PX", "100")
+	if got := d.do("LOCK.INFO", "k"); !strings.Contains(got, `"kind" "plain"`) {
+		t.Error(got)
+	}
+}

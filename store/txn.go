@@ -278,8 +278,9 @@ func (t *Txn) LookupWrite(db int, key []byte) *Entry {
 	return e
 }
 
-// Older reports whether some node may run version 0.1.0, as Env.Older says.
-func (t *Txn) Older() bool { return t.env.Older != nil && t.env.Older() }
+// Older reports whether some node may run version 0.1.0, as Env.Older says. A leader that has just begun has not heard of all nodes yet; but
+// where tokens are counted, no such node can be there: it would have stopped at the write that began to count them.
+func (t *Txn) Older() bool { return !t.tokens.counted() && t.env.Older != nil && t.env.Older() }
 
 // SetString makes key a string with a deadline; 0 means none.
 func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
