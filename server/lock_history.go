@@ -274,61 +274,70 @@ func kindCounts(counts map[string]history.Counts) store.Reply {
 	return store.MapOf(list...)
 }
 
-// usage is what the kept events say of one lock.
+// usage is what the kept events say of one lock. Its names are parts of the history's memory.
 type usage struct {
 	key                      string
 	granted, expired, forced int64
-	ends, held, longest      int64            // holds that have ended; how long they took, all together and at most, in ms
-	since                    map[string]int64 // by owner, when each present hold began
+	ends, held, longest      int64 // holds that have ended; how long they took, all together and at most, in ms
+	since                    []hold
+}
+
+// hold is a present hold of an owner.
+type hold struct {
+	owner string
+	began int64
 }
 
 // mostHolders bounds usage.since: of a lock with more holders at a time, some holds are not counted.
 const mostHolders = 64
 
 func (u *usage) add(e *history.Event) {
+	at := slices.IndexFunc(u.since, func(h hold) bool { return h.owner == e.Owner })
 	switch {
 	case e.How == store.LockGranted:
 		u.granted++
-		if _, again := u.since[e.Owner]; !again && len(u.since) < mostHolders {
-			u.since[strings.Clone(e.Owner)] = e.At
+		if at < 0 && len(u.since) < mostHolders {
+			u.since = append(u.since, hold{e.Owner, e.At})
 		}
 	case e.How.Ends() && e.Holds == 0:
 		u.expired += store.Flag(e.How == store.LockExpired).Int
 		u.forced += store.Flag(e.How == store.LockForced).Int
-		if since, known := u.since[e.Owner]; known {
-			u.ends++
-			u.held += max(e.At-since, 0)
-			u.longest = max(u.longest, e.At-since)
-			delete(u.since, e.Owner)
+		if at >= 0 {
+			took := max(e.At-u.since[at].began, 0)
+			u.ends, u.held, u.longest = u.ends+1, u.held+took, max(u.longest, took)
+			u.since = slices.Delete(u.since, at, at+1)
 		}
 	}
 }
 
 // busiest returns the locks of the database with the most grants.
 func (s *session) busiest(top int) store.Reply {
-	db, locks := s.database(), map[string]*usage{}
+	rows, list := []store.Reply{}, []usage{}
+	if top == 0 {
+		return store.List(rows...)
+	}
+	db, places := s.database(), map[string]int{} // there may be a lock for each event, and few of them are shown
 	s.srv.hub.locks.Each(func(e *history.Event) bool {
 		s.works()
 		if e.DB != db || e.Kind == "" {
 			return true
 		}
-		u := locks[e.Key]
-		if u == nil {
-			key := strings.Clone(e.Key)
-			u = &usage{key: key, since: map[string]int64{}}
-			locks[key] = u
+		at, known := places[e.Key]
+		if !known {
+			at = len(list)
+			places[e.Key] = at
+			list = append(list, usage{key: e.Key})
 		}
-		u.add(e)
+		list[at].add(e)
 		return true
 	})
-	list := slices.SortedFunc(maps.Values(locks), func(a, b *usage) int { return cmp.Or(cmp.Compare(b.granted, a.granted), cmp.Compare(a.key, b.key)) })
-	rows := []store.Reply{}
-	for _, u := range list {
+	slices.SortFunc(list, func(a, b usage) int { return cmp.Or(cmp.Compare(b.granted, a.granted), cmp.Compare(a.key, b.key)) })
+	for i := range list {
 		if len(rows) == top {
 			break
 		}
-		if s.mayKnow(u.key) {
-			rows = append(rows, store.MapOf(store.Str("key"), store.Str(u.key), store.Str("granted"), store.Int(u.granted), store.Str("expired"), store.Int(u.expired),
+		if u := &list[i]; s.mayKnow(u.key) {
+			rows = append(rows, store.MapOf(store.Str("key"), copied(u.key), store.Str("granted"), store.Int(u.granted), store.Str("expired"), store.Int(u.expired),
 				store.Str("forced"), store.Int(u.forced), store.Str("held-ms"), store.Int(u.held/max(u.ends, 1)), store.Str("longest-ms"), store.Int(u.longest)))
 		}
 	}
