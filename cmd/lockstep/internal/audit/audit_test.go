@@ -276,3 +276,51 @@ func TestEmptyPosition(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestDamagedFile: a file that cannot be read stays as it is, and does not keep the node from starting. The events go on behind a gap.
+func TestDamagedFile(t *testing.T) {
+	n := newNode(t)
+	n.grants(1, 3)
+	n.stop()
+	damaged := filepath.Join(n.dir, fmt.Sprintf(namePattern, 1))
+	if err := os.WriteFile(damaged, make([]byte, 2*maxLine), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	if text := <-n.log; !strings.Contains(text, "is damaged") {
+		t.Error(text)
+	}
+	n.grants(4, 5)
+	n.stop()
+	if info, err := os.Stat(damaged); err != nil || info.Size() != 2*maxLine {
+		t.Errorf("the damaged file is %v, %v", info, err)
+	}
+	if err := os.Remove(damaged); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := n.text(), "3 gap the file before is damaged\n"+expected(4, 5); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestDeletedDirectory: if somebody deletes the directory, the next events go to a new file behind a gap.
+func TestDeletedDirectory(t *testing.T) {
+	n := newNode(t)
+	n.grants(1, 3)
+	for {
+		if text, err := os.ReadFile(filepath.Join(n.dir, positionName)); err == nil && string(text) == "3\n" {
+			break
+		}
+	}
+	if err := os.RemoveAll(n.dir); err != nil {
+		t.Fatal(err)
+	}
+	n.grants(4, 5)
+	n.stop()
+	if text := <-n.log; !strings.Contains(text, "were deleted") {
+		t.Error(text)
+	}
+	if got, want := n.text(), "3 gap the files were deleted\n"+expected(4, 5); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

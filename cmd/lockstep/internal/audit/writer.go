@@ -116,7 +116,9 @@ func (w *Writer) reopen(f file) error {
 			break
 		}
 		if err != nil {
-			return err
+			w.log.Error("a file of --audit-dir is damaged; it stays as it is, and the events go on in another one", "error", err)
+			w.gap("the file before is damaged")
+			return w.leave()
 		}
 		w.count(e)
 	}
@@ -126,6 +128,29 @@ func (w *Writer) reopen(f file) error {
 	}
 	_, err = out.Seek(w.size, io.SeekStart)
 	return err
+}
+
+// leave ends the last file, so that the next events go to a new one.
+func (w *Writer) leave() error {
+	out := w.out
+	w.out = nil
+	return out.Close()
+}
+
+// gap writes that events may be missing until the position.
+func (w *Writer) gap(why string) {
+	e := history.Event{LockEvent: store.LockEvent{How: store.LockGap, Reason: why}, Seq: w.position, At: w.latest}
+	w.buf = append(append(e.AppendJSON(nil), '\n'), w.buf...)
+}
+
+// deleted reports whether somebody has deleted the last file, or the whole directory.
+func (w *Writer) deleted() bool {
+	here, err := os.Stat(w.out.Name())
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	mine, err := w.out.Stat()
+	return err == nil && !os.SameFile(here, mine)
 }
 
 // count notes that the files have an event.
@@ -240,6 +265,13 @@ func (w *Writer) write(upTo uint64) error {
 
 // append writes buf to the last file, or to a new one, and syncs it.
 func (w *Writer) append() error {
+	if w.out != nil && w.deleted() {
+		w.log.Error("the files of --audit-dir were deleted; the events go on in a new one", "dir", w.dir)
+		w.gap("the files were deleted")
+		if err := errors.Join(w.leave(), os.MkdirAll(w.dir, 0o700)); err != nil {
+			return err
+		}
+	}
 	if w.out == nil || w.size >= w.most/parts {
 		if err := w.rotate(); err != nil {
 			return err
