@@ -91,12 +91,12 @@ func historyRows() []row {
 	tips := []string{"request_policy:all_nodes", "nondeterministic_output"}
 	return []row{
 		{Command: store.Command{
-			Name: "lock.history", Arity: -2, Flags: flags, Group: "lock", Since: "0.2.0", Tips: tips,
+			Name: "lock.history", Arity: -2, Flags: flags, Group: "lock", Since: "0.2.0", Newer: true, Tips: tips,
 			Summary: "Tells what has happened to a lock, or to all locks of the database, as this node has seen it.",
 			Usage:   "<key | *> [FROM number] [SINCE milliseconds] [COUNT count] [EVENT event]",
 		}, do: doLockHistory},
 		{Command: store.Command{
-			Name: "lock.stats", Arity: -1, Flags: flags, Group: "lock", Since: "0.2.0", Tips: tips,
+			Name: "lock.stats", Arity: -1, Flags: flags, Group: "lock", Since: "0.2.0", Newer: true, Tips: tips,
 			Summary: "Counts what has happened to locks since this node has started.",
 			Usage:   "[TOP count]",
 		}, do: doLockStats},
