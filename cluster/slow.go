@@ -68,8 +68,13 @@ func (s *sequencer) suspects(b *batch) []suspect {
 }
 
 func slowRequest(calls []Call, from forward.Ticket) SlowRequest {
-	name := "exec"
-	if c := &calls[0]; c.Txn == nil && c.Cmd != nil && c.Cmd != call.Confirm {
+	name := "unknown"
+	switch c := &calls[0]; {
+	case c.Txn != nil:
+		name = "exec"
+	case c.Cmd == call.Confirm:
+		name = "confirm" // the node of an owner lets a lease begin anew
+	case c.Cmd != nil:
 		name = c.Cmd.FullName()
 	}
 	return SlowRequest{Command: name, Calls: len(calls), Origin: from.Origin, Number: from.ID}

@@ -98,7 +98,7 @@ type verdict struct {
 
 // judged writes into the log who ends the lock, and why, before the lock is ended.
 func (c *Ctx) judged(how LockHow, kind string, reason []byte, owners int) {
-	c.message(Audit, "", message(verdict{c.DB, []byte(ShortName(string(c.Args[1]))), kind, how.String(), valid([]byte(c.Caller)), ShortName(valid(reason)), owners}))
+	c.message(Audit, "", message(verdict{c.DB, []byte(ShortName(string(c.Args[1]))), kind, how.String(), ShortName(valid([]byte(c.Caller))), ShortName(valid(reason)), owners}))
 }
 
 // ShortName replaces the end of a long name by a part of its SHA-256, as events do, so that they take little memory.

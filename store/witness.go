@@ -186,9 +186,9 @@ func (w *witness) ends(deadline int64) {
 	w.used, w.known = 0, p.kind != "" && !w.over
 }
 
-// later reports whether a deadline is later than the one before; 0 is never.
+// later reports whether a deadline is later than the one before. 0 is none: a lease that gets its first deadline, or loses it, counts, too.
 func (w *witness) later(before, now int64) bool {
-	return now > before && before != 0 || now == 0 && before != 0 || before == 0 && now != 0
+	return now != before && (now == 0 || before == 0 || now > before)
 }
 
 // judge reads who ends holds of a lock, and why.

@@ -142,7 +142,8 @@ func allEvents(dirs []string) (events []lockEvent, err error) {
 			if err != nil {
 				return nil, err
 			}
-			for lines := bufio.NewScanner(in); lines.Scan(); {
+			lines := bufio.NewScanner(in)
+			for lines.Scan() {
 				var e lockEvent
 				if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 					return nil, errors.Join(fmt.Errorf("%s: %w", path, err), in.Close())
@@ -151,7 +152,7 @@ func allEvents(dirs []string) (events []lockEvent, err error) {
 					mine[e.Seq] = append(mine[e.Seq], e)
 				}
 			}
-			if err := in.Close(); err != nil {
+			if err := errors.Join(lines.Err(), in.Close()); err != nil {
 				return nil, err
 			}
 		}
