@@ -34,7 +34,8 @@ func (n *Node) Backup() (r *Backup, complete bool, err error) {
 		complete = true
 	}
 	if !complete {
-		if snap, head.Index, err = n.cons.Everything(); err != nil {
+		head.Partial = true
+		if snap, head.Index, head.Committed, err = n.cons.Everything(); err != nil {
 			return nil, false, fmt.Errorf("no backup: there is no leader, or this node is behind it, and what this node's log holds could not be read (%w); start another node, so that there is a leader, or ask one of the others", err)
 		}
 	} else {

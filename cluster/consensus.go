@@ -81,8 +81,9 @@ type progressing interface {
 	Full(size int64) (data, most int64, full bool)
 	// Holds reports whether every entry up to an index has been applied to the state.
 	Holds(index uint64) bool
-	// Everything returns the state after the last entry of the log, committed or not, and the index of that entry.
-	Everything() (*raftfsm.Snapshot, uint64, error)
+	// Everything returns the state after the last entry of the log, committed or not, and the index of that entry. This node knows that
+	// the entries up to committed are committed.
+	Everything() (snap *raftfsm.Snapshot, last, committed uint64, err error)
 	// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for
 	// a few entries.
 	CaughtUp() bool
@@ -124,9 +125,9 @@ func (diskless) RoomUntil() int64                    { return math.MaxInt64 }
 func (diskless) Full(int64) (data, most int64, full bool) { return 0, 0, false }
 
 // Everything returns the state: the log holds no entry beyond it.
-func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {
-	snap := s.fsm.Snapshot()
-	return snap, snap.Index(), nil
+func (s diskless) Everything() (snap *raftfsm.Snapshot, last, committed uint64, err error) {
+	snap = s.fsm.Snapshot()
+	return snap, snap.Index(), snap.Index(), nil
 }
 
 // localLog is the consensus of an ephemeral node: entries are applied at once

@@ -19,10 +19,12 @@ import (
 //	+------------+---------+--------------------+--------------+----------+---------+
 //
 // The hash covers everything before it. Every version begins with the magic and
-// the version and ends with the hash.
+// the version and ends with the hash. Version 2 is for a backup that may lack acknowledged
+// writes (BackupHead.Partial). Behind the name of the node it has a varint: Committed.
 const (
 	backupMagic   = "LKBACKUP"
-	backupVersion = 1
+	backupVersion = 2
+	backupWhole   = 1 // the version of a backup that has all acknowledged writes
 	// maxNodeName is the length in bytes of the longest node name that ReadBackup accepts.
 	maxNodeName = 1 << 10
 )
@@ -32,6 +34,11 @@ type BackupHead struct {
 	Index uint64 // log index of the last entry in the snapshot
 	Wall  int64  // Unix time of the backup in µs
 	Node  string // name of the node that took the backup
+
+	// Partial: the node had no leader, so the backup has the log of that node alone. It may lack acknowledged writes, and have others.
+	Partial bool
+	// Committed is the index up to which the node knew that its log was committed. It is Index if the backup is not Partial.
+	Committed uint64
 }
 
 // ErrNotBackup is the error for a file that is no backup, or a damaged or incomplete one.
@@ -92,11 +99,15 @@ func notBackup(err error) error {
 func (s *Snapshot) WriteBackup(w io.Writer, h BackupHead) error {
 	sum := sha256.New()
 	out := io.MultiWriter(w, sum)
-	head := append([]byte(backupMagic), backupVersion)
+	head := append([]byte(backupMagic), backupWhole)
 	head = binary.AppendUvarint(head, h.Index)
 	head = binary.AppendUvarint(head, uint64(h.Wall))
 	head = binary.AppendUvarint(head, uint64(len(h.Node)))
 	head = append(head, h.Node...)
+	if h.Partial {
+		head[len(backupMagic)] = backupVersion
+		head = binary.AppendUvarint(head, h.Committed)
+	}
 	if _, err := out.Write(head); err != nil {
 		return err
 	}
@@ -150,7 +161,8 @@ func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *cod
 	if _, err := io.ReadFull(r, head); err != nil || string(head[:len(backupMagic)]) != backupMagic {
 		return facts, nil, notBackup(err)
 	}
-	if v := head[len(backupMagic)]; v != backupVersion {
+	version := head[len(backupMagic)]
+	if v := version; v != backupVersion && v != backupWhole {
 		if !ends {
 			return facts, nil, versionError{"backup", v, backupVersion}
 		}
@@ -174,7 +186,13 @@ func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *cod
 	if _, err := io.ReadFull(r, name); err != nil {
 		return facts, nil, notBackup(err)
 	}
-	facts.Node = string(name)
+	facts.Node, facts.Committed = string(name), facts.Index
+	if version == backupVersion {
+		facts.Partial, facts.Committed = true, min(r.Uvarint(), facts.Index)
+		if r.Err != nil {
+			return facts, nil, notBackup(r.Err)
+		}
+	}
 	next, err = readSnapshot(io.TeeReader(r, w), ends, contents)
 	if ends || err == nil {
 		if sum := body.checkBackup(); sum != nil {

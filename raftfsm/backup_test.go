@@ -22,14 +22,23 @@ func TestGoldenBackup(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 5, propose(f, 1000, sampleWrites))
 	f.done.add(sampleAnswers(), 1000, 1000)
-	head := BackupHead{Index: 300, Wall: 1_700_000_000_123_456, Node: "n1"}
+	for name, head := range map[string]BackupHead{
+		"backup.hex":         {Index: 300, Wall: 1_700_000_000_123_456, Node: "n1", Committed: 300},
+		"backup-partial.hex": {Index: 300, Wall: 1_700_000_000_123_456, Node: "n1", Committed: 290, Partial: true},
+	} {
+		goldenBackup(t, f, name, head)
+	}
+}
+
+func goldenBackup(t *testing.T, f *FSM, name string, head BackupHead) {
+	t.Helper()
 	var out bytes.Buffer
 	if err := f.Snapshot().WriteBackup(&out, head); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "backup.hex", out.Bytes())
+	golden(t, name, out.Bytes())
 
-	dump, err := os.ReadFile(filepath.Join("testdata", "backup.hex"))
+	dump, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +191,8 @@ func FuzzReadBackup(f *testing.F) {
 	f.Add(whole, true)
 	f.Add(whole, false)
 	f.Add(whole[:1], true)
-	f.Add([]byte{backupVersion, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f}, true)
+	f.Add([]byte{backupWhole, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f}, true)
+	f.Add([]byte{backupVersion, 1, 1, 2, 'n', '1', 0xff, 0xff, 0xff}, true)
 	f.Add([]byte{backupVersion + 1, 0}, true)
 	f.Fuzz(func(t *testing.T, body []byte, hashed bool) {
 		file := append([]byte(backupMagic), body...)

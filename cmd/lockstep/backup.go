@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/cmd/lockstep/internal/lock"
 	"lockstep/cmd/lockstep/internal/show"
 	"lockstep/raftfsm"
 	"lockstep/server"
@@ -61,22 +62,28 @@ func backup(args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return out.print(stdout, backupRecord(path, facts), "%s", backupText(path, facts))
+		return errors.Join(out.print(stdout, backupRecord(path, facts), "%s", backupText(path, facts)), lacks(path, facts))
 	}
 	facts, complete, err := takeBackup(o, path)
 	if err != nil {
 		return err
 	}
-	text := backupText(path, facts)
-	if !complete {
-		text = incomplete + "\n" + text
-	}
-	return out.print(stdout, append(backupRecord(path, facts), show.Field{Name: "complete", Value: complete}), "%s", text)
+	facts.Partial = facts.Partial || !complete // a node of an earlier version does not say it in the file
+	return errors.Join(out.print(stdout, backupRecord(path, facts), "%s", backupText(path, facts)), lacks(path, facts))
 }
 
-// incomplete says what a backup may lack.
-const incomplete = "The node found no leader in time, so nobody knows what the cluster has acknowledged: the backup holds everything in this node's log, up to the index below. " +
-	"It lacks what was acknowledged later without this node, and may have writes that nobody was told of. Compare the index with that of the other nodes, or take it again when there is a leader."
+// lacks returns an error with an exit code of its own that says what a backup may lack, or nil if it lacks nothing.
+func lacks(path string, facts raftfsm.BackupFacts) error {
+	if !facts.Partial {
+		return nil
+	}
+	doubt := ""
+	if facts.Committed < facts.Index {
+		doubt = fmt.Sprintf(" Of the entries %d to %d of that log it is not known whether they were ever acknowledged.", facts.Committed+1, facts.Index)
+	}
+	return lock.ExitError{Code: exitIncomplete, Err: fmt.Errorf("%s may lack writes: %s found no leader when it made the backup, which has only what the log of that node had. It lacks every write after log index %d that other nodes acknowledged without that node.%s Take a backup when there is a leader",
+		path, nodeName(facts), facts.Index, doubt)}
+}
 
 // defineBackup defines the flags that only backup has.
 func defineBackup(fs *flag.FlagSet, verify *bool) {
@@ -102,11 +109,19 @@ func readFile(path string, read func(io.Reader) (raftfsm.BackupFacts, error)) (f
 }
 
 func backupText(path string, facts raftfsm.BackupFacts) string {
-	node := facts.Node
-	if quoted := strconv.Quote(node); quoted != `"`+node+`"` {
-		node = quoted // in a forged backup the name may have control characters for the terminal
+	is := "is whole"
+	if facts.Partial {
+		is = "is undamaged, but has the log of one node only, and may lack locks"
 	}
-	return fmt.Sprintf("%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets", path, facts.Keys, node, backupTime(facts), facts.Index, facts.Sequence)
+	return fmt.Sprintf("%s %s: %d keys, taken on %s at %s, log index %d, %d write sets", path, is, facts.Keys, nodeName(facts), backupTime(facts), facts.Index, facts.Sequence)
+}
+
+// nodeName returns the name of the node that made a backup.
+func nodeName(facts raftfsm.BackupFacts) string {
+	if quoted := strconv.Quote(facts.Node); quoted != `"`+facts.Node+`"` {
+		return quoted // in a forged backup the name may have control characters for the terminal
+	}
+	return facts.Node
 }
 
 func backupTime(facts raftfsm.BackupFacts) string {
@@ -116,7 +131,8 @@ func backupTime(facts raftfsm.BackupFacts) string {
 // backupRecord has the same facts as backupText.
 func backupRecord(path string, facts raftfsm.BackupFacts) show.Record {
 	return show.Record{{Name: "file", Value: path}, {Name: "keys", Value: int64(facts.Keys)}, {Name: "node", Value: facts.Node}, {Name: "taken", Value: backupTime(facts)},
-		{Name: "index", Value: int64(facts.Index)}, {Name: "sequence", Value: int64(facts.Sequence)}}
+		{Name: "index", Value: int64(facts.Index)}, {Name: "sequence", Value: int64(facts.Sequence)},
+		{Name: "complete", Value: !facts.Partial}, {Name: "committed", Value: int64(facts.Committed)}}
 }
 
 // takeBackup writes a node's backup to a file at path. The name ends in .part until the backup is verified; otherwise no file is left.
@@ -325,8 +341,8 @@ func restore(args []string, stdout io.Writer) error {
 	}
 	made := append(backupRecord(rest[0], facts), show.Record{{Name: "data", Value: cfg.Data}, {Name: "id", Value: cfg.ID},
 		{Name: "peer-listen", Value: cfg.PeerListen}, {Name: "peer-advertise", Value: cfg.PeerAdvertise}}...)
-	return out.print(stdout, made, "%s\n%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s --peer-listen %s%s\nOthers join it with an empty directory and --join.",
-		backupText(rest[0], facts), cfg.Data, cfg.ID, cfg.ID, cfg.Data, cfg.PeerListen, advertise)
+	return errors.Join(out.print(stdout, made, "%s\n%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s --peer-listen %s%s\nOthers join it with an empty directory and --join.",
+		backupText(rest[0], facts), cfg.Data, cfg.ID, cfg.ID, cfg.Data, cfg.PeerListen, advertise), lacks(rest[0], facts))
 }
 
 func defineRestore(fs *flag.FlagSet, cfg *cluster.Config, above *int64) {

@@ -193,7 +193,7 @@ func TestBackupWithoutEnd(t *testing.T) {
 	}
 	full := strings.Repeat("x", server.BackupPiece)
 	begun := whole.String()[:whole.Len()-40]
-	newer := "LKBACKUP\x02"
+	newer := "LKBACKUP\x03"
 	for name, c := range map[string]struct {
 		pieces []string // the last piece is sent again and again
 		says   string

@@ -31,6 +31,7 @@ func help(args []string, stdout io.Writer) error {
 const (
 	exitCodes      = "Exit codes: 0 success or clean stop, 1 failure, 2 wrong usage"
 	exitCodeNoLock = ", 3 there is no such lock (lock-info)"
+	exitCodeLacks  = ", 4 done, but the backup may lack writes"
 )
 
 // examples are command lines for the help of each command.
@@ -102,6 +103,9 @@ func helpOf(command string) string {
 		codes := exitCodes
 		if command == "lock-info" {
 			codes += exitCodeNoLock
+		}
+		if command == "backup" || command == "restore" {
+			codes += exitCodeLacks
 		}
 		b.WriteString("\n" + codes + ".\n")
 	}

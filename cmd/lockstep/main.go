@@ -21,6 +21,8 @@ const (
 	exitRuntime = 1
 	exitUsage   = 2
 	exitNoLock  = 3 // lock-info: the name is no lock
+
+	exitIncomplete = 4 // backup, restore: it is done, but the backup may lack acknowledged writes
 )
 
 // `lockstep lock` has codes of its own (package lock), because its command has all of these.

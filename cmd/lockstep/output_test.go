@@ -88,7 +88,7 @@ func TestOutputOfEveryCommand(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	backupNames := "file index keys node sequence taken"
+	backupNames := "committed complete file index keys node sequence taken"
 	for _, c := range []struct {
 		args []string // FORM becomes the name of the form
 		text string   // a regular expression
@@ -101,9 +101,9 @@ func TestOutputOfEveryCommand(t *testing.T) {
 		{[]string{"transfer", "n1", "--addr", n.Addr}, `^OK$`, "result"},
 		{[]string{"snapshot", "--addr", n.Addr}, `^OK$`, "result"},
 		{[]string{"health", "--http-listen", n.HTTPAddr}, `^ready$`, "ready text"},
-		{[]string{"backup", file("FORM.backup"), "--addr", n.Addr}, `^\S+ is whole: 0 keys, taken on n1 at `, "complete " + backupNames},
+		{[]string{"backup", file("FORM.backup"), "--addr", n.Addr}, `^\S+ is whole: 0 keys, taken on n1 at `, backupNames},
 		{[]string{"backup", "--verify", file("FORM.backup")}, `^\S+ is whole: 0 keys, taken on n1 at `, backupNames},
-		{[]string{"restore", file("FORM.backup"), "--data", file("FORM")}, `(?s)is whole: 0 keys.*is the data of node n1`, "data file id index keys node peer_advertise peer_listen sequence taken"},
+		{[]string{"restore", file("FORM.backup"), "--data", file("FORM")}, `(?s)is whole: 0 keys.*is the data of node n1`, "committed complete data file id index keys node peer_advertise peer_listen sequence taken"},
 		{[]string{"secret", file("FORM.secret")}, ` holds a new secret: `, "file made"},
 		{[]string{"secret", file("FORM.secret")}, ` exists; it stays as it is$`, "file made"},
 		{[]string{"version"}, `^lockstep 0\.1\.0\+dev `, "arch go modified os revision version"},

@@ -7,45 +7,56 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 )
 
 // Everything returns the state after the last entry, committed or not: a restarted node may have acknowledged more than it has
-// applied.
-func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
-	last, err := r.dir.Log.LastIndex()
+// applied. The entries up to committed are committed; of later ones, this node does not know that.
+func (r *Node) Everything() (snap *raftfsm.Snapshot, last, committed uint64, err error) {
+	last, err = r.dir.Log.LastIndex()
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	from, fsm := r.dir.Snapshots.Newest(), raftfsm.New(nil)
-	last = max(last, from.Index)
+	last = max(last, r.dir.Snapshots.Newest().Index)
+	committed = min(last, max(r.dir.Log.Settled(), r.dir.Snapshots.Newest().Index))
 	if r.Holds(last) {
-		return r.fsm.Snapshot(), last, nil
+		return r.fsm.Snapshot(), last, committed, nil
 	}
+	fsm, err := replayed(r.dir, last)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	return fsm.Snapshot(), last, committed, nil
+}
+
+// replayed returns the state after the entry at the index last, from the newest snapshot and the log of a directory.
+func replayed(dir *datadir.Dir, last uint64) (*raftfsm.FSM, error) {
+	from, fsm := dir.Snapshots.Newest(), raftfsm.New(nil)
 	if from.Index > 0 {
-		_, in, err := r.dir.Snapshots.Open(from.ID)
+		_, in, err := dir.Snapshots.Open(from.ID)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if err := errors.Join(fsm.Restore(in, from.Index), in.Close()); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 	fsm.Brake(brake.Bring)
 	fsm.Replay(last) // entries up to last are old: applying them sends no messages
 	for i := from.Index + 1; i <= last; i++ {
 		var l raft.Log
-		if err := r.dir.Log.Read(i, &l); err != nil {
-			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
+		if err := dir.Log.Read(i, &l); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, err)
 		}
 		if l.Type != raft.LogCommand {
 			continue
 		}
 		if _, err := fsm.Apply(i, l.Data); err != nil {
-			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
+			return nil, fmt.Errorf("entry %d: %w", i, err)
 		}
 	}
-	return fsm.Snapshot(), last, nil
+	return fsm, nil
 }
 
 // Holds reports whether the state of this node contains the effect of every command up to an index.
