@@ -21,7 +21,7 @@ const historySize = 8 << 20
 
 // lockEvents begins the names of the channels for events of locks. A pattern that begins otherwise gets no such messages, unless a command
 // has published them: a client that asks for all messages gets those of Redis.
-const lockEvents = "__lock@"
+const lockEvents = store.LockChannels
 
 // lockAudit are the values of the parameter lock-audit.
 var lockAudit = []string{"no", "yes", "all"}

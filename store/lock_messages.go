@@ -9,9 +9,12 @@ import (
 
 // The messages about locks. They have JSON texts; bytes of a name that are not UTF-8 become U+FFFD.
 
+// LockChannels begins the names of the channels on which lockstep itself tells of locks.
+const LockChannels = "__lock@"
+
 // eventChannel is the channel of an event of locks.
 func eventChannel(db int, event string) string {
-	return "__lock@" + strconv.Itoa(db) + "__:" + event
+	return LockChannels + strconv.Itoa(db) + "__:" + event
 }
 
 // grantedChannel is the channel that tells an owner that its ticket has become a lock.

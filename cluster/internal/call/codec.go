@@ -2,6 +2,7 @@ package call
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
@@ -24,7 +25,7 @@ const (
 )
 
 const (
-	// asksVersion is the only command of the table that a node may send in its own name: it asks for the version of the users.
+	// asksVersion is a command that a node may send in its own name (ofNodes): it asks for the version of the users.
 	asksVersion = "acl|load"
 	// noUser is a name that no user can have, because it has a blank.
 	noUser = "another node"
@@ -87,6 +88,17 @@ func ReadFirst(body []byte, table *store.Table) (calls []Call, rest []byte, err 
 	return calls, r.B, nil
 }
 
+// ofNodes reports whether nodes send a command in their own name: the question for the version, and messages about locks.
+func ofNodes(c *Call) bool {
+	switch c.Cmd.FullName() {
+	case asksVersion:
+		return len(c.Args) >= 3 && string(c.Args[2]) == "version"
+	case "publish":
+		return len(c.Args) == 3 && strings.HasPrefix(string(c.Args[1]), store.LockChannels)
+	}
+	return false
+}
+
 // readCall decodes a call. A call of a transaction (inside) is no transaction: otherwise the depth of the recursion would be the peer's
 // choice.
 func readCall(r *codec.Reader, table *store.Table, inside bool) (Call, error) {
@@ -126,7 +138,7 @@ func readCall(r *codec.Reader, table *store.Table, inside bool) (Call, error) {
 	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
 		c.Cmd = Unknown
 	}
-	if c.User == store.SystemUser && (c.Cmd.FullName() != asksVersion || len(c.Args) < 3 || string(c.Args[2]) != "version") {
+	if c.User == store.SystemUser && !ofNodes(&c) {
 		c.User = noUser
 	}
 	return c, nil
