@@ -54,6 +54,7 @@ fuzz:
 conformance:
 	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 20m -v ./conformance/clients
 	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 20m -v ./conformance/unixsocket
+	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 10m -v ./conformance/bridge
 	LOCKSTEP_COMPOSE=try $(GO) test -count=1 -timeout 10m -v ./conformance/compose
 	$(GO) -C conformance/ui test -count=1 -timeout 20m -v .
 

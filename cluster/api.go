@@ -16,6 +16,12 @@ type (
 	Watched     = call.Watched
 )
 
+// What a bridge submits (cmd/lockstep/internal/bridge). The caller must submit them as store.SystemUser.
+var (
+	Look  = call.Look
+	Adopt = call.Adopt
+)
+
 // What a node knows of the other nodes.
 type (
 	Addresses = peers.Addresses

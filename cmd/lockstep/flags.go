@@ -28,6 +28,7 @@ type options struct {
 	httpListen, peers, join   string
 	auditDir, auditSize       string
 	otlpEndpoint              string
+	bridge                    string
 	traceFrom                 time.Duration
 	data, password, protected string
 	aclFile                   string
@@ -72,6 +73,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.auditSize, "audit-size", "1gb", "`bytes` that these files may have together: the oldest are deleted")
 	fs.StringVar(&o.otlpEndpoint, "otlp-endpoint", "", "`url` of an OpenTelemetry collector (http://host:4318) that gets the stages of slow requests as spans; the variables OTEL_EXPORTER_OTLP_* give it headers and certificates")
 	fs.DurationVar(&o.traceFrom, "trace-slower-than", 100*time.Millisecond, "how long a request takes that becomes a trace")
+	secretVar(fs, &o.bridge, "bridge", "`url` of a Redis from which clients move to this cluster: each command runs there first (docs/migrate.md)")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
 	secretVar(fs, &o.password, "requirepass", "`password` that clients must give")

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/cluster/tally"
+	"lockstep/cmd/lockstep/internal/bridge"
 	"lockstep/server"
 )
 
@@ -61,6 +62,9 @@ type glance struct {
 	trackedBytes    int64
 	clients         int64
 	blocked         int64
+	bridge          *bridge.Bridge // nil without --bridge
+	bridgeUp        bool
+	bridgeLocks     int
 }
 
 func look(p *parts) *glance {
@@ -78,6 +82,8 @@ func look(p *parts) *glance {
 	g.clientBytes, g.cutOff = p.server.ClientMemory()
 	g.tracked, g.trackedBytes = p.server.TrackedKeys()
 	g.clients, g.blocked = p.server.Clients()
+	g.bridge = p.bridge
+	g.bridgeUp, g.bridgeLocks = p.bridge.Up()
 	return g
 }
 
@@ -85,6 +91,16 @@ func look(p *parts) *glance {
 type figure struct {
 	name, help string
 	value      func(g *glance) float64
+}
+
+// bridged returns the value of a count of the bridge; 0 without --bridge.
+func bridged(count func(c *bridge.Counts) uint64) func(g *glance) float64 {
+	return func(g *glance) float64 {
+		if c := g.bridge.Counts(); c != nil {
+			return float64(count(c))
+		}
+		return 0
+	}
 }
 
 func flag01(is bool) float64 {
@@ -119,6 +135,8 @@ var gauges = []figure{
 	{"blocked_clients", "Clients of this node that wait in a blocking command or in a pause.", func(g *glance) float64 { return float64(g.blocked) }},
 	{"client_bytes", "Bytes that clients hold in buffers, queues and tables, without those who hold less than 64 KB; maxmemory-clients bounds the sum.", func(g *glance) float64 { return float64(g.clientBytes) }},
 	{"tracking_keys", "Keys that are remembered for CLIENT TRACKING, which tracking-table-max-keys bounds.", func(g *glance) float64 { return float64(g.tracked) }},
+	{"bridge_up", "1 if the old Redis of --bridge has answered the last command; 0 without --bridge.", func(g *glance) float64 { return flag01(g.bridgeUp) }},
+	{"bridge_locks", "Locks that this node compares with the old Redis of --bridge.", func(g *glance) float64 { return float64(g.bridgeLocks) }},
 	{"tracking_bytes", "Bytes that those keys take, at most half of maxmemory-clients, beside that.", func(g *glance) float64 { return float64(g.trackedBytes) }},
 }
 
@@ -132,6 +150,12 @@ var counters = []figure{
 	{"peer_refused_total", "Connections to the peer port that were turned away: not from a peer, or one that did not prove it.", func(g *glance) float64 { return float64(g.node.Strangers()) }},
 	{"tls_handshake_failures_total", "Clients that failed at the TLS handshake, or spoke TLS to a port without it; without Sentinel ports.", func(g *glance) float64 { return float64(g.srv.FailedHandshakes()) }},
 	{"evicted_clients_total", "Clients cut off by maxmemory-clients.", func(g *glance) float64 { return float64(g.cutOff) }},
+	{"bridge_lost_locks_total", "Locks of clients of this node that the old Redis of --bridge has lost; their owners keep them here.", bridged(func(c *bridge.Counts) uint64 { return c.Lost.Load() })},
+	{"bridge_restored_locks_total", "Of these, locks that the node has put back on the old Redis.", bridged(func(c *bridge.Counts) uint64 { return c.Restored.Load() })},
+	{"bridge_refused_total", "Commands that the old Redis of --bridge has executed, and that were refused here and taken back there, because another client has the lock.", bridged(func(c *bridge.Counts) uint64 { return c.Refused.Load() })},
+	{"bridge_alone_total", "Commands about locks of clients here that were decided without the old Redis of --bridge, because it did not answer or has lost the lock.", bridged(func(c *bridge.Counts) uint64 { return c.Alone.Load() })},
+	{"bridge_failed_total", "Commands that were answered by an error, because the old Redis of --bridge did not answer or has refused them.", bridged(func(c *bridge.Counts) uint64 { return c.Failed.Load() })},
+	{"bridge_forgotten_locks_total", "Locks that this node does not compare with the old Redis of --bridge, because there are too many.", bridged(func(c *bridge.Counts) uint64 { return c.Forgot.Load() })},
 	{"log_lines_lost_total", "Lines that the log lacks, because nobody read it in time or because it could not be written.", func(g *glance) float64 {
 		if g.lines == nil {
 			return 0

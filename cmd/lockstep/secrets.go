@@ -14,7 +14,7 @@ import (
 )
 
 // secretFlags are the flags whose values other users of this machine must not see.
-var secretFlags = map[string]bool{"requirepass": true, "tls-key-file-pass": true}
+var secretFlags = map[string]bool{"requirepass": true, "tls-key-file-pass": true, "bridge": true}
 
 // secretsIn calls the function hide for every value of secretFlags in the arguments: the secret is args[i][from:].
 func secretsIn(args []string, hide func(i, from int)) {

@@ -18,6 +18,7 @@ import (
 	"lockstep/cluster"
 	"lockstep/cluster/brake"
 	"lockstep/cmd/lockstep/internal/audit"
+	"lockstep/cmd/lockstep/internal/bridge"
 	"lockstep/cmd/lockstep/internal/traces"
 	"lockstep/luavm"
 	"lockstep/server"
@@ -86,6 +87,7 @@ type parts struct {
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
 	audit       *audit.Writer  // nil without --audit-dir
 	traces      *traces.Sender // nil without --otlp-endpoint
+	bridge      *bridge.Bridge // nil without --bridge
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
 	lines       *lineQueue     // what takes the lines of the log; nil in a test
 	clock       cluster.TimeSource
@@ -178,8 +180,12 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err := sc.Validate(); err != nil {
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close(), auditor.Close())
 	}
-	srv.Store(server.New(sc, node, table))
-	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock, audit: auditor, traces: sender}
+	backend, over, err := o.openBridge(node, table, hub, clock, log)
+	if err != nil {
+		return nil, errors.Join(err, ls.close(), node.Close(), auditor.Close())
+	}
+	srv.Store(server.New(sc, backend, table))
+	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock, audit: auditor, traces: sender, bridge: over}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}
@@ -193,6 +199,18 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		p.reload = append(p.reload, reloader{"the TLS files", certificates.Reload})
 	}
 	return p, nil
+}
+
+// openBridge puts a bridge to the old Redis in front of the node, if there is --bridge.
+func (o *options) openBridge(node *cluster.Node, table *store.Table, hub *server.Hub, clock cluster.TimeSource, log *slog.Logger) (server.Backend, *bridge.Bridge, error) {
+	if o.bridge == "" {
+		return node, nil, nil
+	}
+	b, err := bridge.Open(bridge.Options{URL: o.bridge, Table: table, Monotonic: clock.Monotonic, Deliver: hub.Publish, Log: log}, node)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--bridge: %w", err)
+	}
+	return b, b, nil
 }
 
 // openTraces lets the node tell a collector of slow requests; it returns nil without --otlp-endpoint.
@@ -237,7 +255,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	p.lines = lines
 	pages, err := serveHTTP(o, p, log)
 	if err != nil {
-		return errors.Join(err, p.listeners.close(), p.node.Close(), p.audit.Close())
+		return errors.Join(err, p.listeners.close(), p.bridge.Close(), p.node.Close(), p.audit.Close())
 	}
 	failed := p.serve()
 	go reloadOn(stop, hangups, p.reload, log)
@@ -258,7 +276,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 			err = errors.Join(err, sentinel.Shutdown(ctx))
 		}
 	}
-	err = errors.Join(err, p.node.Close(), p.audit.Close())
+	err = errors.Join(err, p.bridge.Close(), p.node.Close(), p.audit.Close())
 	p.traces.Close()
 	err = errors.Join(err, stopPages(pages))
 	if err == nil {

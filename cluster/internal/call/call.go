@@ -29,6 +29,18 @@ var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
 
 const ConfirmName = "\x00confirm"
 
+// Look and Adopt are the commands by which a bridge reads and writes keys (cmd/lockstep/internal/bridge). As with Confirm, only nodes
+// resolve their names.
+var (
+	Look  = &store.Command{Name: LookName, Flags: store.ReadOnly | store.Fast, Run: store.BridgeLook}
+	Adopt = &store.Command{Name: AdoptName, Flags: store.Write | store.DenyOOM, Run: store.BridgeAdopt}
+)
+
+const (
+	LookName  = "\x00look"
+	AdoptName = "\x00adopt"
+)
+
 // Unknown stands for a command that a peer of a later version has sent, and that this node does not know.
 var Unknown = &store.Command{Name: "unknown", Flags: store.Write}
 

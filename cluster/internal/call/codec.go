@@ -134,6 +134,14 @@ func readCall(r *codec.Reader, table *store.Table, inside bool) (Call, error) {
 		c.Cmd = Confirm
 		return c, nil
 	}
+	switch string(c.Args[0]) {
+	case LookName:
+		c.Cmd = Look
+		return c, nil
+	case AdoptName:
+		c.Cmd = Adopt
+		return c, nil
+	}
 	var ok bool
 	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
 		c.Cmd = Unknown

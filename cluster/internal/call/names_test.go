@@ -19,6 +19,8 @@ func TestCallsInANodesName(t *testing.T) {
 		{[]string{"PUBLISH", "__lock@0__:granted:owner", "{}"}, true}, // the end of a ticket (server/lock_tickets.go)
 		{[]string{"PUBLISH", "news", "x"}, false},
 		{[]string{"SET", "key", "value"}, false},
+		{[]string{LookName, "key"}, true},
+		{[]string{AdoptName, "key", "none", "-1", "0"}, true},
 	} {
 		sent := Call{RESP: 2, User: store.SystemUser}
 		for _, w := range c.words {
