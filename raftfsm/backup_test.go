@@ -205,6 +205,7 @@ func FuzzReadBackup(f *testing.F) {
 		if err != nil {
 			return
 		}
+		lookedAt(t, file, facts)
 		if checked, err := CheckBackup(bytes.NewReader(file)); err != nil || checked != facts {
 			t.Errorf("ReadBackup: %+v; CheckBackup: %+v, %v", facts, checked, err)
 		}

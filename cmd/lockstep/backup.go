@@ -81,7 +81,7 @@ func lacks(path string, facts raftfsm.BackupFacts) error {
 	if facts.Committed < facts.Index {
 		doubt = fmt.Sprintf(" Of the entries %d to %d of that log it is not known whether they were ever acknowledged.", facts.Committed+1, facts.Index)
 	}
-	return lock.ExitError{Code: exitIncomplete, Err: fmt.Errorf("%s may lack writes: %s found no leader when it made the backup, which has only what the log of that node had. It lacks every write after log index %d that other nodes acknowledged without that node.%s Take a backup when there is a leader",
+	return lock.ExitError{Code: exitIncomplete, Err: fmt.Errorf("%s may lack writes: %s found no leader when it made the backup, which has only what the log of that node had. It lacks every write after log index %d that other nodes acknowledged without that node.%s Take a backup when there is a leader; if a majority is lost for good, see docs/recovery.md",
 		path, nodeName(facts), facts.Index, doubt)}
 }
 

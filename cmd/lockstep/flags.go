@@ -278,6 +278,12 @@ granted survives the death of any minority of its nodes.
   lockstep backup FILE  save the state of a running node; --verify: read FILE
   lockstep restore FILE --data DIR
                         make DIR the data of a new cluster of one node
+  lockstep inspect --data DIR
+                        what the directory of a stopped node holds, or a
+                        backup: inspect FILE; it changes nothing
+  lockstep recover --data DIR
+                        make the directory of a survivor the data of a new
+                        cluster of one node, if the majority is lost for good
   lockstep secret FILE  make a secret for --peer-secret-file, by which nodes
                         know each other; a FILE that exists stays as it is
   lockstep bench        measure lockstep beside Redis, Redlock, etcd and
@@ -330,7 +336,7 @@ func flagGroups() []flagGroup {
 	return []flagGroup{
 		group("serve", new(options).define),
 		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters, history, lock-stats and force", new(adminOptions).define),
-		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, audit, restore, secret and version", new(outputOptions).define),
+		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, audit, restore, inspect, recover, secret and version", new(outputOptions).define),
 		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
 		group("lock, besides", new(lockOptions).define),
 		group("locks, lock-info, lock-waiters, history, lock-stats and force", new(databaseOptions).define),
@@ -345,6 +351,8 @@ func flagGroups() []flagGroup {
 			cfg.Data = ""
 			defineRestore(fs, &cfg, new(int64))
 		}),
+		group("inspect", new(inspectOptions).define),
+		group("recover", new(recoverOptions).define),
 	}
 }
 

@@ -55,6 +55,8 @@ var examples = map[string][]string{
 	"health":       {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
 	"backup":       {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},
 	"restore":      {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
+	"inspect":      {"lockstep inspect --data /var/lib/lockstep --check", "lockstep inspect --data /var/lib/lockstep --keys", "lockstep inspect locks.backup --output json"},
+	"recover":      {"lockstep recover --data /var/lib/lockstep", "lockstep recover --data /var/lib/lockstep --yes --output json"},
 	"secret":       {"lockstep secret /etc/lockstep/peers"},
 	"bench":        {"lockstep bench --help"},
 	"version":      {"lockstep version", "lockstep version --output json"},

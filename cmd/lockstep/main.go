@@ -88,6 +88,10 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 		return backup(args, stdout)
 	case "restore":
 		return restore(args, stdout)
+	case "inspect":
+		return inspect(args, stdout)
+	case "recover":
+		return recoverData(args, os.Stdin, stdout)
 	case "secret":
 		return secret(args, stdout)
 	case "bench":
@@ -115,6 +119,6 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case "help":
 		return help(args, stdout)
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, audit, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, audit, status, members, add, remove, transfer, snapshot, backup, restore, inspect, recover, secret, health, bench, version or help", name)}
 	}
 }

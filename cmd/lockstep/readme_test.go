@@ -17,7 +17,8 @@ func TestReadmesAgree(t *testing.T) {
 
 // section is a heading and the text below it. The first section of a document has no heading.
 type section struct {
-	level  int // how many # its heading has
+	name   string // its heading
+	level  int    // how many # its heading has
 	blocks []string
 	flags  []string
 	spans  []string // text in backquotes
@@ -51,7 +52,7 @@ func sections(text string) []section {
 			continue
 		}
 		if m := heading.FindStringSubmatch(line); m != nil {
-			all = append(all, section{level: len(m[1])})
+			all = append(all, section{level: len(m[1]), name: strings.TrimSpace(strings.TrimLeft(line, "#"))})
 			s = &all[len(all)-1]
 		}
 		if strings.HasPrefix(line, "|") {

@@ -115,7 +115,7 @@ func (d *Dir) open(o Options) (err error) {
 		if d.locked, err = d.lock.Stat(); err != nil {
 			return fmt.Errorf("data directory %s: %w", d.path, err)
 		}
-		if err := checkRestored(d.path); err != nil {
+		if err := cmp.Or(checkRestored(d.path), checkRecovered(d.path)); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@
 //	log.settled the index up to which the log is committed; see settled.go
 //	snapshots/  the latest two snapshots; see Snapshots
 //	RESTORING   while a backup is restored into the directory; see restore.go
+//	RECOVERING  while lockstep recover replaces the contents; see recover.go
 //
 // These rules hold, whenever the process or the machine stops:
 //

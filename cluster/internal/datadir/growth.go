@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -85,13 +86,13 @@ func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	return nil
 }
 
-// Size returns the total bytes of the files in the directory.
+// Size returns the total bytes of the files in the directory, without those that a recovery has kept.
 func (d *Dir) Size() (int64, error) { return filesIn(d.path) }
 
-// filesIn returns the total bytes of all files below a directory, without lost+found, which only root may read.
+// filesIn returns the total bytes of all files below a directory, without lost+found, which only root may read, and kept old contents.
 func filesIn(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == lostAndFound {
+		if err == nil && d.IsDir() && (d.Name() == lostAndFound || strings.HasPrefix(d.Name(), keptPrefix)) {
 			return fs.SkipDir
 		}
 		if err != nil || d.IsDir() {
