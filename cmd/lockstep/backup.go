@@ -15,7 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"lockstep/cluster"
+
+	"lockstep/cmd/lockstep/internal/bucket"
 	"lockstep/cmd/lockstep/internal/lock"
 	"lockstep/cmd/lockstep/internal/show"
 	"lockstep/raftfsm"
@@ -40,15 +43,29 @@ func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []strin
 	}
 }
 
-// backup writes a backup of a running node's state to a file and verifies it. With --verify it only verifies an existing backup.
-func backup(args []string, stdout io.Writer) error {
+// backupOptions are the flags that only backup has.
+type backupOptions struct {
+	verify bool
+	series seriesOptions
+}
+
+func (o *backupOptions) define(fs *flag.FlagSet) {
+	fs.BoolVar(&o.verify, "verify", false, "read a backup and say what it holds")
+	o.series.define(fs)
+}
+
+// backup writes a backup of a running node's state to a file, the standard output or S3-compatible storage, and verifies it. With --verify it
+// only verifies an existing backup.
+func backup(args []string, stdout, stderr io.Writer) error {
 	var o adminOptions
 	var out outputOptions
-	verify := false
+	var own backupOptions
+	var s3 s3Options
 	fs := flag.NewFlagSet("backup", flag.ContinueOnError)
 	o.define(fs)
 	out.define(fs)
-	defineBackup(fs, &verify)
+	own.define(fs)
+	s3.define(fs)
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
 		return err
@@ -56,20 +73,41 @@ func backup(args []string, stdout io.Writer) error {
 	if len(rest) != 1 || rest[0] == "" {
 		return usageError{errors.New("backup: want one FILE, such as: lockstep backup locks.backup")}
 	}
-	path := rest[0]
-	if verify {
-		facts, err := verifyBackup(path)
-		if err != nil {
+	if err := own.series.check(rest[0]); err != nil {
+		return usageError{fmt.Errorf("backup: %w", err)}
+	}
+	name, facts := rest[0], raftfsm.BackupFacts{}
+	if own.verify {
+		if facts, err = s3.read(context.Background(), name, func(in io.Reader) (raftfsm.BackupFacts, error) { return raftfsm.ReadBackup(in, io.Discard) }); err != nil {
 			return err
 		}
-		return errors.Join(out.print(stdout, backupRecord(path, facts), "%s", backupText(path, facts)), lacks(path, facts))
+		return errors.Join(out.print(stdout, backupRecord(name, facts), "%s", backupText(name, facts)), lacks(name, facts))
 	}
-	facts, complete, err := takeBackup(o, path)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal ends the process
+	switch list := (&series{name, o, &s3, own.series, cluster.NewSystemTime().Wall}); {
+	case own.series.every > 0:
+		return list.run(ctx, &out, stdout, stderr)
+	case isSeries(name):
+		return list.report(ctx, &out, stdout)
+	case name == standard:
+		if f, is := stdout.(*os.File); is && isatty.IsTerminal(f.Fd()) {
+			return usageError{errors.New("backup: the standard output is a terminal: send it to a program or a file")}
+		}
+		facts, err = takeTo(ctx, o, stdout)
+		stdout = stderr // the standard output is the backup
+	case bucket.IsURL(name):
+		_, facts, err = takeToBucket(ctx, o, &s3, func(bool) string { return name })
+	default:
+		complete := false
+		facts, complete, err = takeBackup(o, name)
+		facts.Partial = facts.Partial || !complete // a node of an earlier version does not say it in the file
+	}
 	if err != nil {
 		return err
 	}
-	facts.Partial = facts.Partial || !complete // a node of an earlier version does not say it in the file
-	return errors.Join(out.print(stdout, backupRecord(path, facts), "%s", backupText(path, facts)), lacks(path, facts))
+	return errors.Join(out.print(stdout, backupRecord(name, facts), "%s", backupText(name, facts)), lacks(name, facts))
 }
 
 // lacks returns an error with an exit code of its own that says what a backup may lack, or nil if it lacks nothing.
@@ -83,16 +121,6 @@ func lacks(path string, facts raftfsm.BackupFacts) error {
 	}
 	return lock.ExitError{Code: exitIncomplete, Err: fmt.Errorf("%s may lack writes: %s found no leader when it made the backup, which has only what the log of that node had. It lacks every write after log index %d that other nodes acknowledged without that node.%s Take a backup when there is a leader; if a majority is lost for good, see docs/recovery.md",
 		path, nodeName(facts), facts.Index, doubt)}
-}
-
-// defineBackup defines the flags that only backup has.
-func defineBackup(fs *flag.FlagSet, verify *bool) {
-	fs.BoolVar(verify, "verify", false, "read a backup and say what it holds")
-}
-
-// verifyBackup reads a backup as restore would do.
-func verifyBackup(path string) (raftfsm.BackupFacts, error) {
-	return readFile(path, func(in io.Reader) (raftfsm.BackupFacts, error) { return raftfsm.ReadBackup(in, io.Discard) })
 }
 
 // readFile opens the file at path. Then it calls the function read, which reads the backup in the file.
@@ -173,11 +201,7 @@ func takeBackup(o adminOptions, path string) (facts raftfsm.BackupFacts, complet
 		}
 		return facts, false, err
 	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return facts, false, err
-	}
-	return facts, complete, errors.Join(d.Sync(), d.Close())
+	return facts, complete, syncDir(filepath.Dir(path))
 }
 
 // receivePart receives a node's backup into f, the part of the backup to path, and checks it without building the state, which takes
@@ -185,7 +209,7 @@ func takeBackup(o adminOptions, path string) (facts raftfsm.BackupFacts, complet
 func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (facts raftfsm.BackupFacts, complete bool, err error) {
 	_ = lockPart(f) // some file systems have no locks; on these, removeLeftovers removes no part
 	if err = removeLeftovers(path, f.Name()); err == nil {
-		complete, err = receiveBackup(o, c, f)
+		_, complete, err = receiveBackup(o, c, f)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		facts, err = readFile(f.Name(), raftfsm.CheckBackup)
@@ -231,29 +255,29 @@ func keepBackup(part, path string) error {
 
 // receiveBackup copies a backup from a node to w. complete is true if the backup has every write that was acknowledged before it
 // began.
-func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bool, err error) {
+func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (facts raftfsm.BackupFacts, complete bool, err error) {
 	timer := time.AfterFunc(o.timeout, func() { c.Close() })
 	defer timer.Stop()
 	reply, err := c.Do("LOCKSTEP", "BACKUP", "BEGIN")
 	if err != nil {
-		return false, o.answerError(err)
+		return facts, false, o.answerError(err)
 	}
 	begun, _ := reply.([]any)
 	if len(begun) != 2 {
-		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
+		return facts, false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
 	// A stranger may answer in place of a node. So CheckBackup gives up at the first impossible byte, and the transfer ends after
 	// server.BackupMost.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
 	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer, w: w}
-	_, err = raftfsm.CheckBackup(in)
+	facts, err = raftfsm.CheckBackup(in)
 	if in.err != nil && in.err != io.EOF {
-		return false, in.err // in.err is the cause; err would say only that the backup is cut short
+		return facts, false, in.err // in.err is the cause; err would say only that the backup is cut short
 	}
 	if err != nil {
 		err = fmt.Errorf("the node at %s sent no backup: %w", o.addr, err)
 	}
-	return begun[1] == int64(1), err
+	return facts, begun[1] == int64(1), err
 }
 
 // pieces reads a backup from a node, piece by piece, and writes each piece to w.
@@ -310,6 +334,8 @@ func restore(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("restore", flag.ContinueOnError)
 	out.define(fs)
 	above := int64(0)
+	var s3 s3Options
+	s3.define(fs)
 	defineRestore(fs, &cfg, &above)
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
@@ -325,7 +351,7 @@ func restore(args []string, stdout io.Writer) error {
 	if err := cfg.Validate(); err != nil {
 		return usageError{err}
 	}
-	f, err := os.Open(rest[0])
+	f, err := s3.fetch(context.Background(), rest[0])
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 	if err := <-second; err == nil || !strings.Contains(err.Error(), "another backup") {
 		t.Errorf("the second: %v", err)
 	}
-	if _, err := verifyBackup(path); err != nil {
+	if _, err := readFile(path, raftfsm.CheckBackup); err != nil {
 		t.Error(err)
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
@@ -244,7 +244,7 @@ func TestBackupToASlowDisk(t *testing.T) {
 		c := backupBehindPipe(t)
 		o := adminOptions{timeout: 10 * time.Second}
 		var disk slowDisk
-		if complete, err := receiveBackup(o, c, &disk); err != nil || !complete || disk.Len() == 0 {
+		if _, complete, err := receiveBackup(o, c, &disk); err != nil || !complete || disk.Len() == 0 {
 			t.Errorf("complete %v, %d bytes, %v", complete, disk.Len(), err)
 		}
 	})
@@ -254,7 +254,7 @@ func TestBackupToASlowDisk(t *testing.T) {
 func TestBackupToAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := backupBehindPipe(t)
-		if _, err := receiveBackup(adminOptions{timeout: time.Second}, c, fullDisk{}); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "node") {
+		if _, _, err := receiveBackup(adminOptions{timeout: time.Second}, c, fullDisk{}); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "node") {
 			t.Error(err)
 		}
 	})

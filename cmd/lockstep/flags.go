@@ -275,7 +275,9 @@ granted survives the death of any minority of its nodes.
                         written: no lock had two owners, and tokens rose
   lockstep health       ask the node on this machine whether it is ready; a
                         container's health check
-  lockstep backup FILE  save the state of a running node; --verify: read FILE
+  lockstep backup FILE  save the state of a running node; --verify: read FILE.
+                        FILE may be - or s3://BUCKET/KEY, also for restore and
+                        inspect; one that ends in / gets a name with the time
   lockstep restore FILE --data DIR
                         make DIR the data of a new cluster of one node
   lockstep inspect --data DIR
@@ -337,7 +339,8 @@ func flagGroups() []flagGroup {
 		group("serve", new(options).define),
 		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters, history, lock-stats and force", new(adminOptions).define),
 		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, audit, restore, inspect, recover, secret and version", new(outputOptions).define),
-		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
+		group("backup, besides", new(backupOptions).define),
+		group("backup, restore and inspect", new(s3Options).define),
 		group("lock, besides", new(lockOptions).define),
 		group("locks, lock-info, lock-waiters, history, lock-stats and force", new(databaseOptions).define),
 		group("locks, besides", new(locksOptions).define),

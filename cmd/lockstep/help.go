@@ -53,14 +53,15 @@ var examples = map[string][]string{
 	"force":        {"lockstep force nightly-report --reason 'host-7 is gone'", "lockstep force nightly-report --reason 'host-7 is gone' --owner host-7:4711 --token 1764559409000000"},
 	"audit":        {"lockstep audit --check /var/lib/lockstep/audit", "lockstep audit --check n1-audit n2-audit n3-audit --output json"},
 	"health":       {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
-	"backup":       {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json"},
-	"restore":      {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
-	"inspect":      {"lockstep inspect --data /var/lib/lockstep --check", "lockstep inspect --data /var/lib/lockstep --keys", "lockstep inspect locks.backup --output json"},
-	"recover":      {"lockstep recover --data /var/lib/lockstep", "lockstep recover --data /var/lib/lockstep --yes --output json"},
-	"secret":       {"lockstep secret /etc/lockstep/peers"},
-	"bench":        {"lockstep bench --help"},
-	"version":      {"lockstep version", "lockstep version --output json"},
-	"help":         {"lockstep help backup"},
+	"backup": {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json",
+		"lockstep backup s3://locks/n1/ --every 1h --keep 24 --s3-endpoint https://minio:9000 --s3-credentials-file /etc/lockstep/s3", "lockstep backup - | gpg -e -r ops > locks.gpg"},
+	"restore": {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
+	"inspect": {"lockstep inspect --data /var/lib/lockstep --check", "lockstep inspect --data /var/lib/lockstep --keys", "lockstep inspect locks.backup --output json"},
+	"recover": {"lockstep recover --data /var/lib/lockstep", "lockstep recover --data /var/lib/lockstep --yes --output json"},
+	"secret":  {"lockstep secret /etc/lockstep/peers"},
+	"bench":   {"lockstep bench --help"},
+	"version": {"lockstep version", "lockstep version --output json"},
+	"help":    {"lockstep help backup"},
 }
 
 // helped prints the help of a command if a command line asks for it. It returns the error that it gets.

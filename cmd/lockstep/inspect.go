@@ -35,11 +35,16 @@ func inspect(args []string, stdout io.Writer) error {
 	var o inspectOptions
 	var out outputOptions
 	fs := flag.NewFlagSet("inspect", flag.ContinueOnError)
+	var s3 s3Options
 	o.define(fs)
 	out.define(fs)
+	s3.define(fs)
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
 		return err
+	}
+	if len(rest) == 1 && o.data == os.Getenv(envName("data")) {
+		o.data = "" // it is there for the node
 	}
 	if len(rest) > 1 || (len(rest) == 1) == (o.data != "") {
 		return usageError{errors.New("inspect: want a directory or a FILE, such as: lockstep inspect --data /var/lib/lockstep")}
@@ -55,7 +60,7 @@ func inspect(args []string, stdout io.Writer) error {
 			return err
 		}
 		state, damage, shown = s.State, s.Damage, surveyRecord(s)
-	} else if state, shown, err = inspectFile(rest[0]); err != nil {
+	} else if state, shown, err = inspectFile(ctx, &s3, rest[0]); err != nil {
 		return err
 	}
 	if o.keys {
@@ -73,8 +78,8 @@ func inspect(args []string, stdout io.Writer) error {
 }
 
 // inspectFile reads a backup or a snapshot.
-func inspectFile(path string) (*raftfsm.FSM, show.Record, error) {
-	f, err := os.Open(path)
+func inspectFile(ctx context.Context, s3 *s3Options, path string) (*raftfsm.FSM, show.Record, error) {
+	f, err := s3.open(ctx, path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -85,7 +85,7 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 	case "health":
 		return health(args, stdout)
 	case "backup":
-		return backup(args, stdout)
+		return backup(args, stdout, lines)
 	case "restore":
 		return restore(args, stdout)
 	case "inspect":

@@ -15,6 +15,7 @@ import (
 	"lockstep/conformance/environ"
 	"lockstep/conformance/nodes"
 	"lockstep/conformance/ports"
+	"lockstep/conformance/s3"
 	"lockstep/server/respclient"
 )
 
@@ -23,6 +24,7 @@ type runbook struct {
 	t      *testing.T
 	places map[string]string // what the document says, and what takes its place here
 	last   string            // the address of the node that was started last
+	env    []string          // further variables of the commands
 }
 
 // at names a node of the document: its addresses, and the directories that belong to it.
@@ -53,7 +55,7 @@ func (r *runbook) run(line string) {
 		want, _ = strconv.Atoi(m[1])
 	}
 	cmd := exec.Command("sh", "-c", line)
-	cmd.Env = append(environ.Environ(), "PATH="+filepath.Dir(nodes.Binary(r.t))+":/usr/bin:/bin")
+	cmd.Env = append(append(environ.Environ(), r.env...), "PATH="+filepath.Dir(nodes.Binary(r.t))+":/usr/bin:/bin")
 	if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
 		r.t.Errorf("%s: %v\n%s", line, err, out)
 	}
@@ -100,6 +102,12 @@ func (r *runbook) do(args ...string) (any, error) {
 func TestRecoveryRunbook(t *testing.T) {
 	doc := sections(read(t, root+"/docs/recovery.md"))
 	begin := map[string]func(t *testing.T, r *runbook){
+		"Backups by schedule": func(t *testing.T, r *runbook) {
+			list := nodes.Start(t, 1)
+			grantLocks(t, list[0], 0, 10)
+			r.at(1, list[0], false)
+			r.env = []string{"AWS_ENDPOINT_URL=" + s3.Start(t).URL, "AWS_ACCESS_KEY_ID=me", "AWS_SECRET_ACCESS_KEY=" + s3Secret}
+		},
 		"A majority is lost": func(t *testing.T, r *runbook) {
 			list, _ := loseTheMajority(t)
 			for i, n := range list {
@@ -152,7 +160,7 @@ func TestRecoveryRunbook(t *testing.T) {
 			begin[name](t, r)
 			for _, block := range s.blocks {
 				for _, line := range strings.Split(block, "\n") {
-					if strings.HasPrefix(line, "lockstep ") {
+					if strings.HasPrefix(line, "lockstep ") || strings.HasPrefix(line, "gunzip ") {
 						r.run(line)
 					}
 				}
