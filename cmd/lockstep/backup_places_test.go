@@ -181,6 +181,7 @@ func TestOutdated(t *testing.T) {
 		// The clock was set back by a year: the present backup has an older name than the others.
 		{seriesOptions{keep: 1}, []string{day(365, false), day(1, false), day(3, false)}, day(365, false), []string{day(3, false)}},
 		{seriesOptions{keep: 1, keepFor: time.Second}, []string{day(365, false), day(1, true)}, day(365, false), []string{day(1, true)}},
+		{seriesOptions{keepFor: time.Second}, []string{day(365, false), day(1, false), day(2, false)}, day(365, false), []string{day(2, false)}},
 		{seriesOptions{keep: 1}, []string{just, "lockstep-99999999T999999Z.backup", "../" + just, "x"}, just, nil},
 	} {
 		if got := c.opts.outdated(c.names, c.just, now); !slices.Equal(got, c.want) {
