@@ -172,6 +172,9 @@ func allEvents(dirs []string) (events []lockEvent, err error) {
 func (a *audits) compare(events []lockEvent, all bool, fail func(format string, args ...any)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, t := range a.seen {
+		t.granted, t.released, t.tokenOther = 0, 0, 0 // the events of an earlier comparison are among these
+	}
 	for _, e := range events {
 		t := a.seen[held{e.Key, e.Owner}]
 		switch {
