@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -293,6 +294,10 @@ func TestLockEnvironment(t *testing.T) {
 // TestLockSignals: signals reach the whole process group of the command, which decides what to do. Before the command runs, they end the
 // wait, and no place in the queue is left.
 func TestLockSignals(t *testing.T) {
+	// Under nohup this process ignores SIGHUP, and so would its children. A process that catches a signal leaves them the default.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	lockServers(t, func(t *testing.T, addr string, redis bool) {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 			l := startLocked(t, addr, "job", "--", "sh", "-c", fmt.Sprintf(`trap "echo got it; exit 5" %d; echo ready; while :; do sleep 0.1; done`, sig))
