@@ -132,6 +132,8 @@ type Config struct {
 	// Sink receives published messages on every node, in log order; a store.KeySink also the write sets, a store.AccountSink the
 	// changed users, a store.LockSink the events of locks.
 	Sink store.Sink
+	// Clients says which of the clients with these ids this node has; nil: it has none.
+	Clients func(ids []uint64) []ClientName
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
 	// Subscribers counts this node's subscribers of a channel, without patterns.

@@ -145,7 +145,7 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
 		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.Of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
 			Older: s.node.peers.Older, SameOwnerNX: s.node.cfg.SameOwnerNX, Queued: s.queued, GiveUp: s.giveUpTickets, Waiting: s.waiting, Blocked: s.blocked, EachWaiter: s.eachWaiter,
-			AskedInVain: s.polls.asked, EachPoller: s.polls.each, Subscribers: s.node.cfg.Subscribers, Node: s.node.cfg.ID, FoundOwn: s.foundOwn, Missed: s.node.measures.Locks.Missed, Corrected: s.corrections.origin, DiskFull: s.node.diskFull()})
+			Held: s.node.held.Of, Client: s.node.clientOf, AskedInVain: s.polls.asked, EachPoller: s.polls.each, Subscribers: s.node.cfg.Subscribers, Node: s.node.cfg.ID, FoundOwn: s.foundOwn, Missed: s.node.measures.Locks.Missed, Corrected: s.corrections.origin, DiskFull: s.node.diskFull()})
 	}
 	return s.txn
 }
@@ -408,6 +408,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	s.turn = turn{user: c.User}
 	defer func() { s.turnEnds(behind, *refused) }()
 	txn.SetOrigin(c.Origin)
+	txn.SetClient(c.Client)
 	txn.BeginCall()
 	if name, any := c.UnknownName(); any {
 		return refuseUnknown(c, name), ""

@@ -158,6 +158,7 @@ func readGrants(b []byte) (grants, error) {
 // held.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
+	txn.SetClient(0)
 	for _, x := range g.list {
 		until, alive := txn.Renew(x.key, g.seq, g.token, g.at)
 		switch {

@@ -12,12 +12,12 @@ import (
 type lockCounter struct {
 	to    store.LockSink
 	locks *tally.Locks
-	since *tally.Since
+	held  *tally.Held
 	leads func() bool
 }
 
 func newLockCounter(n *Node, to store.LockSink) *lockCounter {
-	return &lockCounter{to, n.measures.Locks, tally.NewSince(), func() bool { return n.routes.get().seq != nil }}
+	return &lockCounter{to, n.measures.Locks, n.held, func() bool { return n.routes.get().seq != nil }}
 }
 
 // Wanted, Locked, Retold and Lost implement store.LockSink.
@@ -37,7 +37,10 @@ func (c *lockCounter) Retold(seq uint64, at store.Time, events []store.LockEvent
 	c.to.Retold(seq, at, events)
 }
 
-func (c *lockCounter) Lost(seq uint64, at store.Time) { c.to.Lost(seq, at) }
+func (c *lockCounter) Lost(seq uint64, at store.Time) {
+	c.held.ForgetAll()
+	c.to.Lost(seq, at)
+}
 
 // lockEnds are how the events of locks end them.
 var lockEnds = map[store.LockHow]tally.End{store.LockReleased: tally.Released, store.LockExpired: tally.Expired, store.LockForced: tally.Forced,
@@ -50,7 +53,7 @@ func (c *lockCounter) count(at store.Time, events []store.LockEvent, leads bool)
 			if e.Holds > 1 {
 				continue // the owner has held it before
 			}
-			c.since.Begin(e.Token, e.Owner, at.Lease)
+			c.held.Begin(e.DB, e.Token, e.Owner, at.Lease, e.Client)
 			if leads {
 				c.locks.Granted(e.Kind)
 			}
@@ -62,10 +65,17 @@ func (c *lockCounter) count(at store.Time, events []store.LockEvent, leads bool)
 			if e.Holds > 0 && e.Owner != "" {
 				continue // the owner still holds it
 			}
-			held := c.since.End(e.Token, e.Owner, at.Lease)
+			held := c.held.End(e.DB, e.Token, e.Owner, at.Lease)
 			if leads {
 				c.ended(e, held)
 			}
+		case store.LockFlushed:
+			c.held.Forget(e.DB)
+		case store.LockSwapped:
+			c.held.Forget(e.DB)
+			c.held.Forget(int(e.Holds))
+		case store.LockGap:
+			c.held.ForgetAll()
 		}
 	}
 }

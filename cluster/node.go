@@ -21,6 +21,7 @@ import (
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
+	"lockstep/cluster/tally"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -46,6 +47,7 @@ type Node struct {
 	guests        guests
 	positions     peers.Positions
 	measures      Measures
+	held          *tally.Held // what this node knows of who holds locks
 	batches       atomic.Uint64
 	busy          atomic.Int64 // busy threshold in ns (SetBusyThreshold)
 	served        atomic.Int64 // number of connections by which peers forward requests to this node
@@ -140,6 +142,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = clock.NewLease(cfg.Time)
+	n.held = tally.NewHeld()
 	n.fsm = raftfsm.New(noteSink{n})
 	n.fsm.Limit(cfg.Limits)
 	n.fsm.Brake(n.bring)

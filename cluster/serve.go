@@ -106,6 +106,8 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 		return n.serveAdmin(f, p)
 	case forward.Position:
 		return n.servePosition(f, out)
+	case forward.Clients:
+		return n.serveClients(f, out)
 	default:
 		return frame.ErrMalformed
 	}

@@ -114,6 +114,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 		}
 	}()
 	txn.SetOrigin(c.Origin)
+	txn.SetClient(c.Client)
 	txn.BeginCall()
 	reply = s.runCommand(&ctx, ErrCommandTime)
 	overrun := settle(&ctx, &reply)

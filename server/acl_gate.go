@@ -131,7 +131,7 @@ func (s *session) callerAs(acc *account, authed bool, version uint64) (name stri
 
 // call returns a command of the session as a call for the leader.
 func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
-	c := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()}
+	c := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), Client: s.srv.numbers + uint64(s.id)*cluster.ClientStep}
 	c.User, c.Users = s.caller()
 	return c
 }

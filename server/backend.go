@@ -83,6 +83,10 @@ type Observer interface {
 	KnowsOlder() bool
 	// MayBeOlder reports whether any node of the cluster may run version 0.1.0.
 	MayBeOlder() bool
+	// ClientOf returns the node of the client with a number, and its id there (cluster.ClientNumbers); node is "" if that is not known.
+	ClientOf(number uint64) (node string, id uint64)
+	// ClientsOf asks a node for its clients with these ids, at most cluster.MostClients. ok is false if it does not answer in time.
+	ClientsOf(ctx context.Context, node string, ids []uint64) (names []cluster.ClientName, ok bool)
 	// Progress tells how far this node has come in the log. It may be called while an entry is applied.
 	Progress() cluster.Progress
 	// Removed reports whether this node has been taken out of the cluster.

@@ -90,6 +90,8 @@ func (s *session) decide(args [][]byte) decision {
 		if d.action = actBlock; s.tooManyTickets(cmd, args) {
 			d.action, d.refusal = actRefuse, errTickets
 		}
+	case d.do == nil && s.srv.asksClients(cmd):
+		d.do = doLockSight
 	case d.do == nil:
 		d.action = actCollect
 	}

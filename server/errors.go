@@ -13,6 +13,9 @@ import (
 const (
 	errTickets        store.Error = "ERR a connection may have 1000 tickets (QUEUE): give some up (LOCK.RELEASE), or use another connection"
 	errLockEvent      store.Error = "ERR unknown event: LOCK.HISTORY knows granted, renewed, released, expired, forced, revoked, replaced, moved, flushed, swapped and gap"
+	errLockOrder      store.Error = "ERR SORT takes age, waiters or ttl"
+	errLockCursor     store.Error = "ERR LOCK.LIST with SORT has no CURSOR: it replies the first COUNT locks of all"
+	errLockCount      store.Error = "ERR LOCK.LIST with SORT takes a COUNT from 1 to 1000"
 	errTop            store.Error = "ERR TOP takes a number of locks from 0 to 1000"
 	errMaxClients     store.Error = "ERR max number of clients reached"
 	errBehind         store.Error = "CLUSTERDOWN This node has yet to learn the latest users from the leader; the command was not executed, try again"

@@ -21,8 +21,9 @@ type Hub struct {
 	patterns table[*subscribers]
 	matching matching
 	load     load
-	warned   atomic.Int64 // Unix time of the last log line of cutOff
-	heard    atomic.Int64 // how many channels, patterns and shard channels have subscribers; readable without mu
+	warned   atomic.Int64           // Unix time of the last log line of cutOff
+	data     atomic.Pointer[Server] // the server that has the clients for data
+	heard    atomic.Int64           // how many channels, patterns and shard channels have subscribers; readable without mu
 
 	tracker *tracker
 

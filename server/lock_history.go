@@ -191,6 +191,7 @@ func doLockHistory(s *session, args [][]byte) store.Reply {
 		if n++; n <= skip {
 			return true
 		}
+		s.srv.hub.locks.Name(e)
 		return b.add(eventReply(e)) && n-max(skip, 0) < q.count
 	})
 	return b.reply(store.Array)
@@ -232,7 +233,7 @@ func eventReply(e *history.Event) store.Reply {
 	}
 	return store.MapOf(store.Str("seq"), store.Int(int64(e.Seq)), store.Str("at"), store.Int(e.At), store.Str("event"), store.Str(e.How.String()),
 		store.Str("key"), copied(e.Key), store.Str("kind"), copied(e.Kind), store.Str("owner"), copied(e.Owner), store.Str("token"), store.Int(int64(e.Token)),
-		store.Str("holds"), store.Int(e.Holds), store.Str("ttl"), store.Int(ttl), store.Str("user"), copied(e.User), store.Str("reason"), copied(e.Reason))
+		store.Str("holds"), store.Int(e.Holds), store.Str("ttl"), store.Int(ttl), store.Str("node"), store.Str(e.Node), store.Str("client"), store.Int(int64(e.ClientID)), store.Str("user"), copied(e.User), store.Str("reason"), copied(e.Reason))
 }
 
 // copied copies a name, because the reply would keep a whole block of events in memory.

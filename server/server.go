@@ -26,13 +26,16 @@ type Server struct {
 	cfg      Config
 	backend  Backend
 	table    *store.Table
+	numbers  uint64 // what cluster.ClientNumbers returns for this process
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool            // commands whose handlers never wait, so that event loops may run them
 	heavy    map[*store.Command]cluster.OwnKind // commands of which only one of each kind runs at a time (alone.go)
 	kills    map[*store.Command]bool            // commands that end a script
 	grants   map[*store.Command]bool            // commands whose replies may grant a lease
 	sight    map[*store.Command]bool            // commands that tell who waits for a lock
-	execCmd  *store.Command                     // EXEC and WATCH have handlers, but may need the leader, too (ask)
+	lockInfo *store.Command
+	lockList *store.Command
+	execCmd  *store.Command // EXEC and WATCH have handlers, but may need the leader, too (ask)
 	watchCmd *store.Command
 	debugCmd *store.Command
 
@@ -142,11 +145,17 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.kills = findKills(srv.handlers)
 	srv.grants = findGrants(table)
 	srv.sight = map[*store.Command]bool{table.Lookup([]byte("lock.info")): true, table.Lookup([]byte("lock.waiters")): true, table.Lookup([]byte("lock.list")): true}
+	srv.lockInfo, srv.lockList = table.Lookup([]byte("lock.info")), table.Lookup([]byte("lock.list"))
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.acquireCmd, srv.renewCmd, srv.releaseCmd = table.Lookup([]byte("lock.acquire")), table.Lookup([]byte("lock.renew")), table.Lookup([]byte("lock.release"))
 	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})
 	srv.docs = newCommandDocs(table)
 	srv.purging.do = debug.FreeOSMemory
+	srv.numbers = cluster.ClientNumbers(cfg.NodeID, cfg.RunID)
+	if table.Lookup([]byte("acl")) != nil { // this is no Sentinel
+		srv.hub.data.Store(srv)
+		srv.hub.locks.NameClients(backend.ClientOf)
+	}
 	srv.hub.accounts.bind(srv)
 	if table.Lookup([]byte("acl")) == nil {
 		srv.hub.accounts.setCurrent() // this is a Sentinel: its own users never change

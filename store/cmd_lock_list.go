@@ -14,6 +14,7 @@ type lockList struct {
 	owner   string // a pattern
 	owned   bool   // the pattern was given
 	waiters int64
+	minAge  int64 // in ms
 }
 
 // parse parses pairs of a word and its argument.
@@ -41,6 +42,12 @@ func (o *lockList) parse(args [][]byte) (fault *Reply) {
 			if o.waiters, ok = redistext.ParseInt(value); !ok || o.waiters < 0 {
 				return &notInteger
 			}
+		case equalFold(word, "minage"):
+			if o.minAge, ok = redistext.ParseInt(value); !ok || o.minAge < 0 {
+				return &notInteger
+			}
+		case equalFold(word, "sort"), equalFold(word, "client"):
+			return &badInside
 		default:
 			rest = append(rest, word, value)
 		}
@@ -52,6 +59,7 @@ func (o *lockList) parse(args [][]byte) (fault *Reply) {
 var (
 	badCursor = Err(ErrCursor)
 	badKind   = Err(ErrLockKind)
+	badInside = Err(ErrLockListInside)
 )
 
 // cmdLockList shows only locks for which the user may run LOCK.INFO: an owner's name is often the secret that releases its lock.
@@ -99,17 +107,21 @@ func (c *Ctx) listed(e *Entry, o *lockList) (row Reply, ok bool) {
 	if waiters < o.waiters {
 		return row, false
 	}
-	n, first, wanted, token := int64(0), "", !o.owned, uint64(0)
+	n, first, wanted, token := int64(0), lockHolder{}, !o.owned, uint64(0)
 	c.eachHolder(e, kind, func(h lockHolder) bool {
 		c.work(1)
 		if n++; n == 1 {
-			first = h.owner
+			first = h
 		}
 		token = max(token, h.token)
 		wanted = wanted || c.match(o.owner, h.owner)
 		return true
 	})
+	fields := c.holderFields(first)
+	if o.minAge > 0 && fields[1].Int < o.minAge {
+		return row, false
+	}
 	at, leased := e.until()
-	return MapOf(Str("key"), Str(e.key), Str("kind"), Str(kind), Str("owner"), Str(first), Str("holders"), Int(n), Str("token"), Int(int64(token)),
-		Str("ttl"), Int(c.ttlOf(at, leased)), Str("waiters"), Int(waiters)), wanted
+	return MapOf(Str("key"), Str(e.key), Str("kind"), Str(kind), Str("owner"), Str(first.owner), Str("holders"), Int(n), Str("token"), Int(int64(token)),
+		Str("ttl"), Int(c.ttlOf(at, leased)), Str("waiters"), Int(waiters)).With(fields...), wanted
 }

@@ -22,7 +22,7 @@ var sightCommands = []Command{
 		Name: "lock.list", Arity: -1, Flags: ReadOnly | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
 		Tips:    []string{"nondeterministic_output", "request_policy:special"},
 		Summary: "Iterates over the locks of the database.",
-		Usage:   "[CURSOR cursor] [COUNT count] [MATCH pattern] [KIND kind] [OWNER pattern] [WAITERS minimum]", Run: cmdLockList,
+		Usage:   "[CURSOR cursor] [COUNT count] [MATCH pattern] [KIND kind] [OWNER pattern] [CLIENT pattern] [WAITERS minimum] [MINAGE milliseconds] [SORT <age | waiters | ttl>]", Run: cmdLockList,
 	},
 	{
 		Name: "lock.force", Arity: -4, Flags: Write | Admin | Dangerous, Group: "lock", Since: "0.2.0", Newer: true,
@@ -68,7 +68,7 @@ func cmdLockInfo(c *Ctx) Reply {
 		newest = max(newest, h.token)
 		if n++; n <= mostShown {
 			owners = append(owners, MapOf(Str("owner"), Str(h.owner), Str("holds"), Int(h.holds), Str("permits"), Int(h.permits),
-				Str("token"), Int(int64(h.token)), Str("ttl"), Int(c.ttlOf(h.until, h.leased))))
+				Str("token"), Int(int64(h.token)), Str("ttl"), Int(c.ttlOf(h.until, h.leased))).With(c.holderFields(h)...))
 		}
 		return true
 	})
@@ -87,6 +87,23 @@ func cmdLockInfo(c *Ctx) Reply {
 		fields = append(fields, Str("count"), Int(countOf(e)))
 	}
 	return MapOf(fields...)
+}
+
+// holderFields says for how many ms an owner has held a lock (-1: that is not known), and which client on which node has taken it (nil: that is
+// not known). A server adds the address and the name of that client; they are nil here.
+func (c *Ctx) holderFields(h lockHolder) []Reply {
+	age, node, id := Int(-1), Nil, Nil
+	if c.env.Held != nil {
+		if since, number, known := c.env.Held(c.DB, h.token, ShortName(h.owner)); known {
+			age = Int(max(c.Now().Lease-since, 0))
+			if number != 0 {
+				if name, client, _ := c.env.Client(number); name != "" {
+					node, id = Str(name), Int(int64(client))
+				}
+			}
+		}
+	}
+	return []Reply{Str("age"), age, Str("node"), node, Str("client"), id, Str("addr"), Nil, Str("name"), Nil}
 }
 
 // countOf returns the number of a semaphore or a latch.

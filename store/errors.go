@@ -122,6 +122,7 @@ const (
 	ErrLockReentrant       Error = "LOCKMODE the owner holds this lock as a REENTRANT one, not as a plain lock: take it once more with REENTRANT, or release it first"
 	ErrLockOther           Error = "LOCKMODE the owner holds a lock of another kind at this key: renew and release it by the library that took it"
 	ErrNoLock              Error = "LOCKMODE the key is no lock that the server knows: DEL deletes it"
+	ErrLockListInside      Error = "ERR SORT and CLIENT of LOCK.LIST do not work in a script or a transaction, because they need other nodes"
 	ErrLockKind            Error = "ERR KIND is plain, shedlock, reentrant, exclusive, shared, limit, redisson, redisson-fair, redisson-fenced, redisson-readwrite, redisson-group, redisson-semaphore, redisson-latch or symfony"
 	ErrLockAnonymous       Error = "LOCKMODE nothing says who has the permits of this semaphore, or it has given none: INCRBY and PUBLISH give permits back, as its release does"
 	ErrLockForm            Error = "LOCKMODE the owner holds this lock in another form: release it first"

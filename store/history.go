@@ -66,6 +66,7 @@ type LockEvent struct {
 	Permits      int64
 	Limit        int64  // of a lock with permits: how many there are
 	Deadline     int64  // ms on the lease clock; 0: none
+	Client       uint64 // who has got the lock (see SetClient); 0: nobody knows
 	User, Reason string // who has forced or revoked the lock, and why
 }
 

@@ -101,6 +101,11 @@ func redissonOwner(text string) bool {
 	return len(text) >= uuidLength+2 && text[uuidLength] == ':' && isUUID(text[:uuidLength]) && isDigits(text[uuidLength+1:])
 }
 
+// ofRedisson reports whether a text begins as an owner of Redisson does.
+func ofRedisson(text string) bool {
+	return len(text) > uuidLength+1 && text[uuidLength] == ':' && isUUID(text[:uuidLength])
+}
+
 func isUUID(text string) bool {
 	if len(text) != uuidLength {
 		return false

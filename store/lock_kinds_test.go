@@ -17,12 +17,12 @@ const (
 func TestLockOwnersOfLibraries(t *testing.T) {
 	// The wall clock shows 1,700,000,000,000 ms.
 	for made, want := range map[string]string{
-		"SET k 1; ZADD {k}:timeout 1700000005000 " + permitA + " 922337203685477 " + permitB + " 1699999999999 0123456789abcdeh": `"holders" :2 "owners" [{"owner" "` + hexA + `" "holds" :1 "permits" :1 "token" :0 "ttl" :5000} {"owner" "` + hexB + `" "holds" :1 "permits" :1 "token" :0 "ttl" :-1}] "free" :1}`,
+		"SET k 1; ZADD {k}:timeout 1700000005000 " + permitA + " 922337203685477 " + permitB + " 1699999999999 0123456789abcdeh": `"holders" :2 "owners" [{"owner" "` + hexA + `" "holds" :1 "permits" :1 "token" :0 "ttl" :5000 "age" :-1 "node" nil "client" nil "addr" nil "name" nil} {"owner" "` + hexB + `" "holds" :1 "permits" :1 "token" :0 "ttl" :-1 "age" :-1 "node" nil "client" nil "addr" nil "name" nil}] "free" :1}`,
 		"in script: GET k; SET k 3; PUBLISH redisson_sc:{k} 3":                                                                   `"kind" "redisson-semaphore" "token" :0 "ttl" :-1 "waiters" :0 "holders" :0 "owners" [] "free" :3}`,
 		"in script: GET k; SET k 2; PUBLISH redisson_countdownlatch__channel__{k} 2; DECR k":                                     `"holders" :0 "owners" [] "count" :1}`,
-		"HSET k v " + redissonA + " v:" + redissonA + ":lock_count 2 v:" + redissonA + ":expire_time 1700000007000 w " + redissonB + " w:" + redissonB + ":lock_count 1 w:" + redissonB + ":expire_time 1700000000000": `"holders" :1 "owners" [{"owner" "` + redissonA + `" "holds" :2 "permits" :1 "token" :1700000000000001 "ttl" :7000}]}`,
-		"ZADD k 1700000001000 " + symfonyA + " 1700000001000 __write__":   `"holders" :1 "owners" [{"owner" "` + symfonyA + `" "holds" :1 "permits" :1 "token" :1700000000000001 "ttl" :1000}]}`,
-		"ZADD k 1700000001000 " + symfonyA + " 1700000000000 " + symfonyB: `"holders" :1 "owners" [{"owner" "` + symfonyA + `" "holds" :1 "permits" :1 "token" :1700000000000001 "ttl" :1000}]}`,
+		"HSET k v " + redissonA + " v:" + redissonA + ":lock_count 2 v:" + redissonA + ":expire_time 1700000007000 w " + redissonB + " w:" + redissonB + ":lock_count 1 w:" + redissonB + ":expire_time 1700000000000": `"holders" :1 "owners" [{"owner" "` + redissonA + `" "holds" :2 "permits" :1 "token" :1700000000000001 "ttl" :7000 "age" :-1 "node" nil "client" nil "addr" nil "name" nil}]}`,
+		"ZADD k 1700000001000 " + symfonyA + " 1700000001000 __write__":   `"holders" :1 "owners" [{"owner" "` + symfonyA + `" "holds" :1 "permits" :1 "token" :1700000000000001 "ttl" :1000 "age" :-1 "node" nil "client" nil "addr" nil "name" nil}]}`,
+		"ZADD k 1700000001000 " + symfonyA + " 1700000000000 " + symfonyB: `"holders" :1 "owners" [{"owner" "` + symfonyA + `" "holds" :1 "permits" :1 "token" :1700000000000001 "ttl" :1000 "age" :-1 "node" nil "client" nil "addr" nil "name" nil}]}`,
 	} {
 		d := newTokenDB(t)
 		d.make(made)
@@ -38,7 +38,7 @@ func TestLockForceOfLibraries(t *testing.T) {
 	permits := "in script: GET k; SET k 1; PUBLISH redisson_sc:{k} 1; ZADD {k}:timeout 1700000005000 " + permitA + " 922337203685477 " + permitB
 	group := "HSET k v " + redissonA + " v:" + redissonA + ":lock_count 1 v:" + redissonA + ":expire_time 1700000007000 w " + redissonB + " w:" + redissonB + ":lock_count 1 w:" + redissonB + ":expire_time 1700000007000"
 	for _, test := range []struct{ name, made, call, want, left, message string }{
-		{"a permit", permits, "OWNER " + hexA, ":1", `"owner" "` + hexB + `" "holds" :1 "permits" :1 "token" :0 "ttl" :-1}] "free" :2`, "redisson_sc:{k} 2"},
+		{"a permit", permits, "OWNER " + hexA, ":1", `"owner" "` + hexB + `" "holds" :1 "permits" :1 "token" :0 "ttl" :-1 "age" :-1 "node" nil "client" nil "addr" nil "name" nil}] "free" :2`, "redisson_sc:{k} 2"},
 		{"all permits", permits, "", ":2", `"holders" :0 "owners" [] "free" :3`, "redisson_sc:{k} 3"},
 		{"no permit of that name", permits, "OWNER 0011", ":0", `"free" :1`, ""},
 		{"a semaphore that does not know its owners", "in script: GET k; SET k 1; PUBLISH redisson_sc:{k} 1", "", "-" + string(ErrLockAnonymous), `"free" :1`, ""},

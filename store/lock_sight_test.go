@@ -133,7 +133,7 @@ func TestLockInfo(t *testing.T) {
 		LOCK.ACQUIRE k b PX 300 LIMIT 5 => [:1700000000000002 :300 :1]
 		LOCK.ACQUIRE k b PX 300 LIMIT 5 REENTRANT => [:1700000000000002 :300 :2]
 		@advance 50
-		LOCK.INFO k => {"key" "k" "kind" "limit" "token" :1700000000000002 "ttl" :250 "waiters" :3 "holders" :2 "owners" [{"owner" "a" "holds" :1 "permits" :2 "token" :1700000000000001 "ttl" :50} {"owner" "b" "holds" :2 "permits" :1 "token" :1700000000000002 "ttl" :250}] "limit" :5 "free" :2}`)
+		LOCK.INFO k => {"key" "k" "kind" "limit" "token" :1700000000000002 "ttl" :250 "waiters" :3 "holders" :2 "owners" [{"owner" "a" "holds" :1 "permits" :2 "token" :1700000000000001 "ttl" :50 "age" :-1 "node" nil "client" nil "addr" nil "name" nil} {"owner" "b" "holds" :2 "permits" :1 "token" :1700000000000002 "ttl" :250 "age" :-1 "node" nil "client" nil "addr" nil "name" nil}] "limit" :5 "free" :2}`)
 }
 
 // TestLockList: LOCK.LIST finds the locks by their names, kinds, owners and queues, and shows them to those who may read them.

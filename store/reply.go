@@ -95,6 +95,12 @@ func Str(s string) Reply { return Reply{Kind: Bulk, Str: s} }
 // Err returns an error reply.
 func Err(e Error) Reply { return Reply{Kind: Failure, Str: string(e)} }
 
+// With returns a map reply with more elements.
+func (r Reply) With(elems ...Reply) Reply {
+	r.Elems = append(r.Elems, elems...)
+	return r
+}
+
 // List returns an array reply.
 func List(elems ...Reply) Reply { return Reply{Kind: Array, Elems: elems} }
 

@@ -29,6 +29,7 @@ var shapes = [...]string{
 	opConfig: "ss", 27: "ss", 28: "s",
 	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
 	opTokens: "i", opHold: "ksiiiiiiii", opDrop: "ks", opTell: "ui", opLock: "ksi", opMark: "ui", opLapse: "ks",
+	opTaker: "i",
 }
 
 // known reports whether an operation has a shape. Operations without arguments have an empty one, like unused codes.
@@ -47,6 +48,8 @@ func EachTouched(writes []byte, t Toucher) {
 			d.int()
 		case o == opOrigin:
 			origin = uint64(d.int())
+		case o == opTaker:
+			d.int()
 		case !o.known():
 			t.TouchAll()
 			return
@@ -88,3 +91,12 @@ func (d *decoder) eachKey(shape string, fn func(key string)) {
 // SetOrigin sets the client that causes the following writes, or 0. Only clients for whose own changes notifications are late, or missing,
 // have a number.
 func (t *Txn) SetOrigin(origin uint64) { t.ws.author = origin }
+
+// SetClient sets the client that takes the locks of the following writes; 0: nobody knows. A cluster that may have nodes of version 0.1.0 does
+// not note it.
+func (t *Txn) SetClient(client uint64) {
+	if client != 0 && t.Older() {
+		client = 0
+	}
+	t.ws.client = client
+}

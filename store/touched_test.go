@@ -139,7 +139,7 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestUnknownWritesTouchAll(t *testing.T) {
-	for _, code := range []byte{0, 1, 42, 255} {
+	for _, code := range []byte{0, 1, 43, 255} {
 		got := &touches{}
 		EachTouched([]byte{byte(opDelete), 1, 'k', code, 0x80}, got)
 		if want := "k by 0 all"; code != byte(opDB) && strings.Join(got.list, " ") != want {

@@ -34,6 +34,10 @@ type Env struct {
 	// EachWaiter, if not nil, calls fn for each of the ones or the others, in order, until fn returns false.
 	Waiting, Blocked func(db int, key string) int
 	EachWaiter       func(db int, key string, lock bool, fn func(Waiter) bool)
+	// Held, if not nil, returns since when an owner holds the lock with a token, in ms on the lease clock, and the number of the client that has
+	// taken it. Client says on which node that client is, its id there, and whether the process of that time still runs.
+	Held   func(db int, token uint64, owner string) (since int64, client uint64, known bool)
+	Client func(number uint64) (node string, id uint64, alive bool)
 	// AskedInVain, if not nil, notes that a client has asked in vain for a lock with a token, without waiting for it; EachPoller calls fn for
 	// those that have done so again and again.
 	AskedInVain func(db int, key string, token uint64, owner, user string)
@@ -299,6 +303,7 @@ func (t *Txn) SetLock(db int, key []byte, value string, deadline int64) {
 		return
 	}
 	k := bytesToString(key)
+	t.ws.takes()
 	t.ws.begin(opLock, db)
 	t.ws.newer = true
 	t.ws.str(k)
@@ -313,6 +318,7 @@ func (t *Txn) Mark(db int, key []byte, marks strForm) {
 		return
 	}
 	k := bytesToString(key)
+	t.ws.takes()
 	t.ws.begin(opMark, db)
 	t.ws.newer = true
 	t.ws.str(k)

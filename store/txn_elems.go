@@ -67,6 +67,9 @@ func (t *Txn) SetRemove(db int, key []byte, name string) {
 // ScoreSet adds a member to a sorted set or changes its score. It creates a missing key. The score
 // must not be NaN.
 func (t *Txn) ScoreSet(db int, key []byte, name string, score float64) {
+	if symfonyToken(name) {
+		t.ws.takes()
+	}
 	t.scoreSet(opScoreSet, db, key, name, score)
 }
 
@@ -96,6 +99,9 @@ func (t *Txn) member(o op, db int, key []byte, name string) {
 
 // HashSet sets a field of a hash. value must not share memory with a buffer that is used again.
 func (t *Txn) HashSet(db int, key []byte, field, value string) {
+	if ofRedisson(field) || ofRedisson(value) {
+		t.ws.takes()
+	}
 	t.member(opHashSet, db, key, field)
 	t.ws.str(value)
 	hashSet(t, db, bytesToString(key), field, value)

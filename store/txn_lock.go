@@ -3,6 +3,7 @@ package store
 // hold makes an owner a holder of the lock at a key, or changes what it holds (see setHolder).
 func (t *Txn) hold(db int, key []byte, mode lockMode, h holder, leased bool) {
 	k := bytesToString(key)
+	t.ws.takes()
 	t.ws.begin(opHold, db)
 	t.ws.newer = true
 	t.ws.hold(k, mode, &h, leased)

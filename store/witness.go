@@ -36,6 +36,7 @@ type witness struct {
 	used   int          // how many of them it concerns
 	spare  []lockHolder
 	known  bool    // places[0] is what the last write has left
+	taker  uint64  // the client that takes the locks of the following writes
 	by     verdict // from LOCK.FORCE: who ends holds of the lock, until the command publishes what it has done
 }
 
@@ -86,7 +87,7 @@ func (s *Store) watching(bytes int) *witness {
 		return nil
 	}
 	clear(w.events)
-	w.events, w.by, w.known = w.events[:0], verdict{}, false
+	w.events, w.by, w.known, w.taker = w.events[:0], verdict{}, false, 0
 	if cap(w.events) > keepPending {
 		w.events = nil
 	}
@@ -125,6 +126,8 @@ func (w *witness) look(o op, d decoder, db int) {
 	w.used = 0
 	switch o {
 	case opOrigin, opScriptLoad, opScriptFlush, opConfig, opUserSet, opUserDelete, opTokens, opTell, opForm:
+	case opTaker:
+		w.taker = uint64(d.int())
 	case opPublish:
 		w.by = verdict{}
 		if kind := PublishKind(d.int()); kind == Audit {

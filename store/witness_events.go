@@ -77,6 +77,8 @@ func (w *witness) note(p *lockPlace, how LockHow, kind string, limit int64, h lo
 	e := LockEvent{How: how, DB: p.db, Key: name, Kind: kind, Owner: ShortName(h.owner), Token: h.token, Holds: h.holds, Permits: h.permits,
 		Limit: limit, Deadline: h.until}
 	switch how {
+	case LockGranted:
+		e.Client = w.taker
 	case LockForced:
 		e.User, e.Reason = w.by.User, w.by.Reason
 	case LockRenewed:

@@ -86,6 +86,8 @@ type op byte
 //	|    | version 2 of an entry                                       |
 //	| 41 | as 37, but because the holder's time is over; since         |
 //	|    | version 2 of an entry                                       |
+//	| 42 | int client: the client that takes the locks which follow; 0 |
+//	|    | at first (see SetClient); since version 2 of an entry       |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -127,6 +129,7 @@ const (
 	opLock   op = 39
 	opMark   op = 40
 	opLapse  op = 41
+	opTaker  op = 42
 )
 
 // maxPatch is the largest offset of opPatch.
@@ -140,6 +143,9 @@ type WriteSet struct {
 
 	origin uint64 // origin of the last write
 	author uint64 // origin of the next write
+
+	taker  uint64 // client of the last lock
+	client uint64 // client of the next lock
 
 	newer bool // at least one write is unknown to version 0.1.0, or version 0.1.0 would apply it differently
 
@@ -196,6 +202,14 @@ func (w *WriteSet) begin(o op, db int) {
 	}
 	w.buf = append(w.buf, byte(o))
 	w.n++
+}
+
+// takes says which client takes the lock that the next write may make.
+func (w *WriteSet) takes() {
+	if w.client != w.taker {
+		w.taker, w.newer = w.client, true
+		w.buf = binary.AppendUvarint(append(w.buf, byte(opTaker)), w.taker)
+	}
 }
 
 func (w *WriteSet) int(n int64) { w.buf = binary.AppendUvarint(w.buf, uint64(n)) }
@@ -352,8 +366,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		if key, offset, patch := d.Str(), d.int(), d.Str(); !d.Bad {
 			d.Bad = !patchString(t, db, key, offset, patch)
 		}
-	case opOrigin:
-		d.int() // the origin: only EachTouched uses it
+	case opOrigin, opTaker:
+		d.int() // only EachTouched or the witness uses it
 	case opConfig:
 		// Version 0.1.0 does not follow a parameter of forms.go, so neither does a node that applies its entries.
 		if name, value := d.Str(), d.Str(); !d.Bad && !(t.first && FormParam(name)) {

@@ -81,52 +81,11 @@ func TestUnknownKinds(t *testing.T) {
 	}
 }
 
-// TestSince: each lock has a time of its own; one that was not seen, or has ended, has none; and any number of locks takes the same memory.
-func TestSince(t *testing.T) {
-	s := NewSince()
-	if got := s.End(1, "a", 5); got != -1 {
-		t.Errorf("before the first lock: %d", got)
-	}
-	s.Begin(1, "a", 100)
-	s.Begin(1, "b", 200) // readers share a token
-	s.Begin(2, "a", 300)
-	for _, c := range []struct {
-		token uint64
-		owner string
-		want  int64
-	}{{1, "a", 900}, {1, "a", -1}, {1, "b", 800}, {2, "a", 700}, {3, "a", -1}, {0, "", -1}} {
-		if got := s.End(c.token, c.owner, 1000); got != c.want {
-			t.Errorf("%d %s: %d, want %d", c.token, c.owner, got, c.want)
-		}
-	}
-	s.Begin(9, "a", 100)
-	if got := s.End(9, "a", 50); got != 0 {
-		t.Errorf("a clock that runs back: %d", got)
-	}
-	const locks = 10 * sinceSlots
-	for i := range uint64(locks) {
-		s.Begin(i, "x", int64(i))
-	}
-	known := 0
-	for i := range uint64(locks) {
-		switch got := s.End(i, "x", locks); got {
-		case -1:
-		case int64(locks - i):
-			known++
-		default:
-			t.Fatalf("lock %d was held for %d", i, got)
-		}
-	}
-	if known < sinceSlots/2 || known > sinceSlots {
-		t.Errorf("%d of %d locks are known", known, locks)
-	}
-}
-
-func BenchmarkSince(b *testing.B) {
-	s := NewSince()
+func BenchmarkHeld(b *testing.B) {
+	h := NewHeld()
 	for i := range b.N {
-		s.Begin(uint64(i), "6f1ed002-ab5d-4b3a-9f0a-0123456789ab:1", int64(i))
-		s.End(uint64(i), "6f1ed002-ab5d-4b3a-9f0a-0123456789ab:1", int64(i))
+		h.Begin(0, uint64(i), "6f1ed002-ab5d-4b3a-9f0a-0123456789ab:1", int64(i), 1)
+		h.End(0, uint64(i), "6f1ed002-ab5d-4b3a-9f0a-0123456789ab:1", int64(i))
 	}
 }
 

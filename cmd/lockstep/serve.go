@@ -156,7 +156,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	}
 	sc := server.Default()
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Subscribers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Subscribers, hub.Listens
-	cfg.UsersVersion = hub.UsersVersion
+	cfg.UsersVersion, cfg.Clients = hub.UsersVersion, hub.Clients
 	cfg.Time, cfg.Logger = clock, log
 	cfg.BlockedMemory = plan.client / 2
 	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password, users)

@@ -54,6 +54,7 @@ type Mods struct {
 	Sort    bool
 	Pairs   bool // Sort moves pairs, not elements
 	Depth   int  // nesting depth of the arrays to sort
+	Holder  bool // of the client that holds a lock, only what does not differ from run to run is compared
 	Subs    []Sub
 }
 
@@ -211,6 +212,8 @@ func (m *Mods) set(word, rest string) error {
 		m.Shape = true
 	case "type":
 		m.Type = true
+	case "holder":
+		m.Holder = true
 	case "sorted", "sortedpairs":
 		m.Sort, m.Pairs = true, word == "sortedpairs"
 		if rest == "" {

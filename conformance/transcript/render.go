@@ -28,6 +28,9 @@ func (s *Step) lines(v Value) []string {
 	default:
 		out = v.Lines()
 	}
+	if s.Mods.Holder {
+		maskHolder(out)
+	}
 	for i := range out {
 		for _, sub := range s.Mods.Subs {
 			out[i] = sub.Pattern.ReplaceAllString(out[i], sub.Repl)
@@ -36,9 +39,22 @@ func (s *Step) lines(v Value) []string {
 	return out
 }
 
+// holders are the fields that say which client holds a lock, and since when, with what stands for their values.
+var holders = map[string]string{`$"age"`: ":AGE", `$"node"`: `$"NODE"`, `$"client"`: ":CLIENT", `$"addr"`: `$"ADDR"`}
+
+// maskHolder replaces the values of holders. A value that is not known (-1, null, empty) stays.
+func maskHolder(lines []string) {
+	for i := 1; i < len(lines); i++ {
+		field, value := strings.TrimSpace(lines[i-1]), strings.TrimSpace(lines[i])
+		if mask, is := holders[field]; is && value != ":-1" && value != "$-1" && value != "_" && value != `$""` && value != ":0" {
+			lines[i] = strings.Replace(lines[i], value, mask, 1)
+		}
+	}
+}
+
 // Literal reports whether the step's reply is in the notation that ParseReply reads.
 func (s *Step) Literal() bool {
-	return s.Kind != Hello && !s.Mods.Type && !s.Mods.Shape && len(s.Mods.Subs) == 0
+	return s.Kind != Hello && !s.Mods.Type && !s.Mods.Shape && !s.Mods.Holder && len(s.Mods.Subs) == 0
 }
 
 // helloLines renders HELLO's reply, a map or a flat array of pairs. It shows only the shapes of the values of volatile fields.

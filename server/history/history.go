@@ -26,6 +26,9 @@ type Event struct {
 	Seq   uint64 // number of the write set; several events may have one number
 	At    int64  // Unix time in ms
 	Lease int64  // the same time on the lease clock, in ms
+
+	Node     string // the node of the client that has got the lock, and the client's id there; "": not known
+	ClientID uint64
 }
 
 // History implements store.LockSink.
@@ -38,6 +41,8 @@ type History struct {
 	latest Event             // only the place and the time of the last write set
 	more   chan struct{}     // closed when the next event comes; nil: nobody waits
 	counts map[string]Counts // by kind
+
+	clientOf atomic.Pointer[func(number uint64) (node string, id uint64)]
 }
 
 // Counts are the numbers of the events of a kind of lock, indexed by store.LockHow.
@@ -55,6 +60,19 @@ func New(bytes int, mode Mode, tell func(Event)) *History {
 
 // Switched is the reason of the gap of SetMode. A reader who has the events up to the gap still has to note it: those after it are missing.
 const Switched = "lock-audit has changed"
+
+// NameClients lets a function say which client has a number (store.Txn.SetClient). Without it, no event names a client.
+func (h *History) NameClients(clientOf func(number uint64) (node string, id uint64)) {
+	h.clientOf.Store(&clientOf)
+}
+
+// Name names the client of an event.
+func (h *History) Name(e *Event) {
+	e.Node, e.ClientID = "", 0
+	if clientOf := h.clientOf.Load(); clientOf != nil && e.Client != 0 {
+		e.Node, e.ClientID = (*clientOf)(e.Client)
+	}
+}
 
 // SetMode changes which events are kept from now on.
 func (h *History) SetMode(m Mode) {
@@ -88,7 +106,7 @@ func (h *History) keep(seq uint64, at store.Time, events []store.LockEvent, tell
 		if events[i].How == store.LockRenewed && !every {
 			continue
 		}
-		h.put(Event{events[i], seq, at.Wall / 1000, at.Lease}, tell)
+		h.put(Event{LockEvent: events[i], Seq: seq, At: at.Wall / 1000, Lease: at.Lease}, tell)
 	}
 	if len(events) > 0 {
 		h.wake()
@@ -108,7 +126,7 @@ func (h *History) Lost(seq uint64, at store.Time) {
 // gap says that events until the write set seq are missing; mu is held.
 func (h *History) gap(seq uint64, at store.Time, why string) {
 	h.latest = Event{Seq: seq, At: at.Wall / 1000, Lease: at.Lease}
-	h.put(Event{store.LockEvent{How: store.LockGap, Reason: why}, seq, at.Wall / 1000, at.Lease}, h.tell)
+	h.put(Event{LockEvent: store.LockEvent{How: store.LockGap, Reason: why}, Seq: seq, At: at.Wall / 1000, Lease: at.Lease}, h.tell)
 	h.wake()
 }
 
@@ -121,6 +139,7 @@ func (h *History) put(e Event, tell func(Event)) {
 		h.counts[e.Kind] = counts
 	}
 	if tell != nil {
+		h.Name(&e)
 		tell(e)
 	}
 }
@@ -144,7 +163,7 @@ func (h *History) Counts() map[string]Counts {
 	return list
 }
 
-// Each calls fn with the kept events, the oldest first, until fn returns false. Events may come meanwhile. The first event is a gap if older
+// Each calls fn with the kept events, the oldest first, until fn returns false. Their clients have no names (Name). Events may come meanwhile. The first event is a gap if older
 // ones have been dropped.
 func (h *History) Each(fn func(e *Event) bool) {
 	h.mu.Lock()
@@ -187,7 +206,9 @@ func (h *History) Next(from Cursor) (list []Event, next Cursor, upTo uint64, mor
 	}
 	for len(b) > 0 {
 		list = append(list, Event{})
-		b = list[len(list)-1].read(b)
+		last := &list[len(list)-1]
+		b = last.read(b)
+		h.Name(last)
 	}
 	return list, next, upTo, more
 }

@@ -36,7 +36,7 @@ func TestRing(t *testing.T) {
 				return
 			}
 			for _, e := range list {
-				if want := (Event{event(read), uint64(read), int64(read), int64(read)}); !reflect.DeepEqual(e, want) {
+				if want := (Event{LockEvent: event(read), Seq: uint64(read), At: int64(read), Lease: int64(read)}); !reflect.DeepEqual(e, want) {
 					t.Fatalf("event %d is %+v", read, e)
 				}
 				read++
@@ -105,7 +105,7 @@ func TestNextWakes(t *testing.T) {
 
 // TestJSON: what AppendJSON writes is read back, whatever bytes the names have.
 func TestJSON(t *testing.T) {
-	e := Event{event(5), 7, 1_700_000_000_123, 99}
+	e := Event{LockEvent: event(5), Seq: 7, At: 1_700_000_000_123, Lease: 99, Node: "n2", ClientID: 17}
 	e.Key, e.Owner, e.Reason = "a\x00\xffb", "\"\n\u2028", "why"
 	text := e.AppendJSON(nil)
 	if got, err := ParseJSON(text); err != nil || !reflect.DeepEqual(got, e) {

@@ -27,6 +27,8 @@ type line struct {
 	Permits int64  `json:"permits,omitempty"`
 	Limit   int64  `json:"limit,omitempty"`
 	Until   int64  `json:"until,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Client  uint64 `json:"client,omitempty"`
 	User    string `json:"user,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
@@ -36,7 +38,7 @@ const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 // AppendJSON appends the event as a JSON object.
 func (e *Event) AppendJSON(b []byte) []byte {
 	l := line{Seq: e.Seq, At: time.UnixMilli(e.At).UTC().Format(timeFormat), Lease: e.Lease, DB: e.DB, Event: e.How.String(), Key: e.Key, Kind: e.Kind, Owner: e.Owner,
-		Token: e.Token, Holds: e.Holds, Permits: e.Permits, Limit: e.Limit, Until: e.Deadline, User: e.User, Reason: e.Reason}
+		Token: e.Token, Holds: e.Holds, Permits: e.Permits, Limit: e.Limit, Until: e.Deadline, Node: e.Node, Client: e.ClientID, User: e.User, Reason: e.Reason}
 	l.Key64, l.Owner64 = inBase64(e.Key), inBase64(e.Owner)
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -66,8 +68,8 @@ func ParseJSON(text []byte) (e Event, err error) {
 	if !known {
 		return e, fmt.Errorf("unknown event %.40q", l.Event)
 	}
-	e = Event{store.LockEvent{How: how, DB: l.DB, Key: l.Key, Kind: l.Kind, Owner: l.Owner, Token: l.Token, Holds: l.Holds, Permits: l.Permits, Limit: l.Limit,
-		Deadline: l.Until, User: l.User, Reason: l.Reason}, l.Seq, at.UnixMilli(), l.Lease}
+	e = Event{LockEvent: store.LockEvent{How: how, DB: l.DB, Key: l.Key, Kind: l.Kind, Owner: l.Owner, Token: l.Token, Holds: l.Holds, Permits: l.Permits, Limit: l.Limit,
+		Deadline: l.Until, User: l.User, Reason: l.Reason}, Seq: l.Seq, At: at.UnixMilli(), Lease: l.Lease, Node: l.Node, ClientID: l.Client}
 	for _, name := range []struct {
 		to   *string
 		text string

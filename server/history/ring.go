@@ -34,7 +34,7 @@ func (r *ring) add(e *Event) {
 		for b := r.blocks[0]; len(b) > 0; {
 			b = last.read(b)
 		}
-		r.gone = &Event{store.LockEvent{How: store.LockGap, Reason: "older events are not kept"}, last.Seq, last.At, last.Lease}
+		r.gone = &Event{LockEvent: store.LockEvent{How: store.LockGap, Reason: "older events are not kept"}, Seq: last.Seq, At: last.At, Lease: last.Lease}
 		r.blocks[0] = nil
 		r.blocks, r.first = r.blocks[1:], r.first+1
 	}
@@ -64,13 +64,13 @@ func (r *ring) from(c Cursor) (rest []byte, next Cursor, dropped *Event) {
 
 // size returns at least the number of bytes that append adds.
 func (e *Event) size() int {
-	const numbers = 11
+	const numbers = 12
 	return numbers*binary.MaxVarintLen64 + 5*binary.MaxVarintLen32 + len(e.Key) + len(e.Kind) + len(e.Owner) + len(e.User) + len(e.Reason)
 }
 
 func (e *Event) append(b []byte) []byte {
 	b = append(b, byte(e.How), byte(e.DB))
-	for _, n := range [...]uint64{e.Seq, uint64(e.At), uint64(e.Lease), e.Token, uint64(e.Holds), uint64(e.Permits), uint64(e.Limit), uint64(e.Deadline)} {
+	for _, n := range [...]uint64{e.Seq, uint64(e.At), uint64(e.Lease), e.Token, uint64(e.Holds), uint64(e.Permits), uint64(e.Limit), uint64(e.Deadline), e.Client} {
 		b = binary.AppendUvarint(b, n)
 	}
 	for _, s := range [...]string{e.Key, e.Kind, e.Owner, e.User, e.Reason} {
@@ -85,6 +85,7 @@ func (e *Event) read(b []byte) []byte {
 	e.How, e.DB = store.LockHow(r.Byte()), int(r.Byte())
 	e.Seq, e.At, e.Lease, e.Token = r.Uvarint(), int64(r.Uvarint()), int64(r.Uvarint()), r.Uvarint()
 	e.Holds, e.Permits, e.Limit, e.Deadline = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
+	e.Client = r.Uvarint()
 	e.Key, e.Kind, e.Owner, e.User, e.Reason = r.Str(), r.Str(), r.Str(), r.Str(), r.Str()
 	return r.B
 }

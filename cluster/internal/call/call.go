@@ -14,6 +14,8 @@ type Call struct {
 	Txn *Transaction // a WATCH or an EXEC, which is run instead of Cmd; nil for all other commands
 	// Origin is the number of a client that wants no notice of its own changes, else 0.
 	Origin uint64
+	// Client is the number of the client that sends the command, for locks that it takes; 0: the node itself, or nobody knows.
+	Client uint64
 
 	// User names the user whose rights apply: it is a result of store.CallName, "" for the default user, store.Anonymous or
 	// store.SystemUser.

@@ -17,11 +17,14 @@ import (
 //	              version) | calls
 //
 // Integers are uvarints, str is a uvarint length and bytes. The field resp is the protocol version plus flags: 4, if the user's
-// name (str) follows, as for all but the default user; 8, if the version of the user list (Call.Users) follows that.
+// name (str) follows, as for all but the default user; 8, if the version of the user list (Call.Users) follows that; 16, if the number of
+// the client (Call.Client) follows that.
 
 const (
 	wireUser  = 4
 	wireUsers = 8 // from minor version 1 on
+
+	wireClient = 16 // from minor version 1 on
 )
 
 const (
@@ -45,12 +48,19 @@ func Append(buf []byte, calls []Call, minor byte) []byte {
 		if users {
 			resp |= wireUsers
 		}
+		client := c.Client != 0 && minor >= 1
+		if client {
+			resp |= wireClient
+		}
 		buf = binary.AppendUvarint(buf, uint64(resp))
 		if c.User != "" {
 			buf = codec.AppendStr(buf, c.User)
 		}
 		if users {
 			buf = binary.AppendUvarint(buf, c.Users)
+		}
+		if client {
+			buf = binary.AppendUvarint(buf, c.Client)
 		}
 		buf = binary.AppendUvarint(buf, c.Origin)
 		if c.Txn != nil {
@@ -111,6 +121,10 @@ func readCall(r *codec.Reader, table *store.Table, inside bool) (Call, error) {
 		c.RESP &^= wireUsers
 		c.Users = r.Uvarint()
 		r.Bad = r.Bad || c.User == "" // no node sends a version for the default user
+	}
+	if c.RESP&wireClient != 0 {
+		c.RESP &^= wireClient
+		c.Client = r.Uvarint()
 	}
 	c.Origin = r.Uvarint()
 	argc := r.Count(1)

@@ -59,6 +59,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store
 		c := &t.Calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
+		txn.SetClient(c.Client)
 		// The rights may have changed since the command was queued.
 		refusal, ok := ctx.Authorize(c.User, c.Users)
 		// Outside a transaction, some commands block. Here such a command has not blocked, but returned a reply (store/wait.go).

@@ -55,6 +55,8 @@ import (
 //	                  node knows the log to be committed: its log has all these entries.
 //	                  With a body the question is for a leader: the leader answers
 //	                  only after it has checked that it still leads
+//	kind 21 clients   n, n times id of a client. The result is a list: for each client a list
+//	                  of its address and its name, or null if the node has no such client
 //
 //	ticket:       0, or: id | low | 1 if the write is sent again, else 0 | token (8 bytes)
 //	calls:        internal/call/codec.go
@@ -73,6 +75,7 @@ const (
 	Alive    = 9
 	Admin    = 10
 	Position = 20
+	Clients  = 21
 
 	Done        = 0
 	NotExecuted = 1
