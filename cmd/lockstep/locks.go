@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
+	"time"
 
 	"lockstep/cmd/lockstep/internal/lock"
 	"lockstep/cmd/lockstep/internal/show"
@@ -63,27 +65,34 @@ func (o *locksCommand) open() (*askedNode, error) {
 
 // locksOptions are the flags of `lockstep locks`, besides those of all commands.
 type locksOptions struct {
-	match, kind, owner string
-	waiters, limit     int64
+	match, kind, owner, client, sort string
+	waiters, limit                   int64
+	minAge                           time.Duration
 }
 
 func (o *locksOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.match, "match", "", "`pattern` of names, as of SCAN (default: all)")
 	fs.StringVar(&o.kind, "kind", "", "`kind` of lock: plain, redisson … (docs/locks.md lists them; default: all)")
 	fs.StringVar(&o.owner, "owner", "", "`pattern` of owners (default: all)")
+	fs.StringVar(&o.client, "client", "", "`pattern` of the clients that hold locks: their names, addresses, or nodes and ids such as n1:7 (default: all)")
+	fs.StringVar(&o.sort, "sort", "", "`age|waiters|ttl`: the oldest first, those with most waiters, or those that end first; 1000 locks at most")
+	fs.DurationVar(&o.minAge, "min-age", 0, "for how `long` a lock has been held, at least")
 	fs.Int64Var(&o.waiters, "min-waiters", 0, "`number` of clients that wait for a lock, at least")
 	fs.Int64Var(&o.limit, "limit", 0, "`number` of locks to show at most; 0: all")
 }
 
 // words returns the arguments of LOCK.LIST.
 func (o *locksOptions) words() (words []string) {
-	for _, w := range [][2]string{{"MATCH", o.match}, {"KIND", o.kind}, {"OWNER", o.owner}} {
+	for _, w := range [][2]string{{"MATCH", o.match}, {"KIND", o.kind}, {"OWNER", o.owner}, {"CLIENT", o.client}, {"SORT", o.sort}} {
 		if w[1] != "" {
 			words = append(words, w[0], w[1])
 		}
 	}
 	if o.waiters > 0 {
 		words = append(words, "WAITERS", strconv.FormatInt(o.waiters, 10))
+	}
+	if o.minAge > 0 {
+		words = append(words, "MINAGE", strconv.FormatInt(o.minAge.Milliseconds(), 10))
 	}
 	return words
 }
@@ -98,15 +107,15 @@ func listLocks(args []string, stdout io.Writer) error {
 		return err
 	case len(rest) > 0:
 		return usageError{fmt.Errorf("locks: unexpected argument %q: want --match %s, or lockstep lock-info %s", rest[0], rest[0], rest[0])}
-	case o.waiters < 0 || o.limit < 0:
-		return usageError{errors.New("--min-waiters and --limit: want a number from 0 on")}
+	case o.waiters < 0 || o.limit < 0 || o.minAge < 0:
+		return usageError{errors.New("--min-waiters, --limit and --min-age: want a number from 0 on")}
 	}
 	n, err := c.open()
 	if err != nil {
 		return err
 	}
 	defer n.close()
-	var to rows = show.NewTable(stdout, widestName)
+	var to rows = holders{show.NewTable(stdout, widestName)}
 	if c.json {
 		to = &jsonRows{w: stdout}
 	}
@@ -126,6 +135,69 @@ func listLocks(args []string, stdout io.Writer) error {
 // rows prints the rows of a table, of which parts come one after the other.
 type rows interface {
 	Add(part []show.Record) error
+}
+
+// holders is a table in which two columns say which client holds a lock, and for how long.
+type holders struct{ *show.Table }
+
+func (h holders) Add(part []show.Record) error {
+	for i, r := range part {
+		part[i] = heldBy(r)
+	}
+	return h.Table.Add(part)
+}
+
+// heldBy puts the fields about the client of a lock together.
+func heldBy(r show.Record) show.Record {
+	var client, node, addr, name string
+	age, aged, held := int64(-1), false, false
+	out := make(show.Record, 0, len(r))
+	for _, f := range r {
+		text, isText := f.Value.(string)
+		switch f.Name {
+		case "age":
+			age, aged = asNumber(f.Value)
+		case "node":
+			node, held = text, true
+		case "client":
+			if n, ok := asNumber(f.Value); ok {
+				client = strconv.FormatInt(n, 10)
+			}
+		case "addr":
+			if addr = text; isText && text == "" {
+				addr = "gone"
+			}
+		case "name":
+			name = text
+		default:
+			out = append(out, f)
+		}
+	}
+	if aged {
+		since := ""
+		if age >= 0 {
+			since = (time.Duration(age) * time.Millisecond).String()
+		}
+		out = append(out, show.Field{Name: "held for", Value: since})
+	}
+	if held {
+		who := ""
+		if node != "" {
+			who = strings.Join(strings.Fields(name+" "+addr+" "+node+":"+client), " ")
+		}
+		out = append(out, show.Field{Name: "client", Value: who})
+	}
+	return out
+}
+
+func asNumber(v any) (n int64, ok bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int:
+		return int64(v), true
+	}
+	return 0, false
 }
 
 // jsonRows prints rows as one JSON list, a line for each row.
@@ -161,8 +233,14 @@ func (j *jsonRows) end() error {
 
 // copyLocks reads the pages of LOCK.LIST, and prints their rows. It keeps one page in memory.
 func copyLocks(n *askedNode, o locksOptions, to rows) (found int64, err error) {
+	if o.sort != "" && (o.limit == 0 || o.limit > locksPage) {
+		o.limit = locksPage
+	}
 	for cursor := uint64(0); ; {
 		command := append([]string{"LOCK.LIST", "CURSOR", strconv.FormatUint(cursor, 10), "COUNT", strconv.Itoa(locksPage)}, o.words()...)
+		if o.sort != "" {
+			command[4] = strconv.FormatInt(o.limit, 10)
+		}
 		reply, err := n.ask(command...)
 		if err != nil {
 			return found, err
@@ -260,7 +338,7 @@ func printLock(w io.Writer, out outputOptions, key string, reply any) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return show.NewTable(w, widestName).Add(owners)
+	return holders{show.NewTable(w, widestName)}.Add(owners)
 }
 
 // printWaiters prints a reply to LOCK.WAITERS.

@@ -129,7 +129,7 @@ func showHistory(args []string, stdout io.Writer) error {
 		_, err := fmt.Fprintln(stdout, "no events")
 		return err
 	}
-	return c.otherwise(show.NewTable(stdout, widestName).Add(events))
+	return c.otherwise(holders{show.NewTable(stdout, widestName)}.Add(events))
 }
 
 // statsOptions are the flags of `lockstep lock-stats`, besides those of all commands.

@@ -35,7 +35,7 @@ var (
 	errKey         = &fault{http.StatusBadRequest, "name the lock by key"}
 	errQuery       = &fault{http.StatusBadRequest, "the query of the address is not well-formed"}
 	errNumber      = &fault{http.StatusBadRequest, "db, count, waiters, since, from and token are integers within their limits"}
-	errSort        = &fault{http.StatusBadRequest, "sort is key, owner, token, ttl or waiters"}
+	errSort        = &fault{http.StatusBadRequest, "sort is key, owner, token, ttl, age or waiters"}
 	errReason      = &fault{http.StatusBadRequest, "give a reason of 1 to 1000 bytes"}
 	errMember      = &fault{http.StatusBadRequest, "name a member of the cluster"}
 	errReply       = &fault{http.StatusBadGateway, "the node answered something that this page does not understand"}

@@ -28,6 +28,7 @@ type search struct {
 	waiters           int64
 	cursor, match     string
 	kind, owner, sort string
+	client            string
 	compare           func(a, b object) int // nil: in the order of LOCK.LIST
 }
 
@@ -43,6 +44,7 @@ var sorts = map[string]func(a, b object) int{
 	"key":     func(a, b object) int { return strings.Compare(a.Text("key"), b.Text("key")) },
 	"owner":   func(a, b object) int { return strings.Compare(a.Text("owner"), b.Text("owner")) },
 	"token":   func(a, b object) int { return cmp.Compare(b.Number("token"), a.Number("token")) }, // the latest first
+	"age":     func(a, b object) int { return cmp.Compare(b.Number("age"), a.Number("age")) },     // the oldest first
 	"waiters": func(a, b object) int { return cmp.Compare(b.Number("waiters"), a.Number("waiters")) },
 	"ttl": func(a, b object) int { // the first to end first, and those without an end last
 		x, y := a.Number("ttl"), b.Number("ttl")
@@ -79,7 +81,7 @@ func database(q url.Values) (int, error) {
 }
 
 func parseSearch(q url.Values) (*search, error) {
-	s := &search{cursor: cmp.Or(q.Get("cursor"), "0"), match: q.Get("match"), kind: q.Get("kind"), owner: q.Get("owner"), sort: q.Get("sort")}
+	s := &search{cursor: cmp.Or(q.Get("cursor"), "0"), match: q.Get("match"), kind: q.Get("kind"), owner: q.Get("owner"), client: q.Get("client"), sort: q.Get("sort")}
 	var err error
 	if s.db, err = database(q); err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func parseSearch(q url.Values) (*search, error) {
 // command is the next LOCK.LIST of a search.
 func (s *search) command(count int) []string {
 	args := []string{"LOCK.LIST", "CURSOR", s.cursor, "COUNT", strconv.Itoa(count)}
-	for _, o := range []struct{ word, value string }{{"MATCH", s.match}, {"KIND", s.kind}, {"OWNER", s.owner}} {
+	for _, o := range []struct{ word, value string }{{"MATCH", s.match}, {"KIND", s.kind}, {"OWNER", s.owner}, {"CLIENT", s.client}} {
 		if o.value != "" {
 			args = append(args, o.word, o.value)
 		}

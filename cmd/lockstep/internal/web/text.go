@@ -87,6 +87,22 @@ func lease(o object) string {
 	return span(ttl)
 }
 
+// heldFor shows for how long an owner has held a lock.
+func heldFor(o object) string { return span(o.Number("age")) }
+
+// client shows which client holds a lock: its name, its address, and its node and id.
+func client(o object) string {
+	node := o.Text("node")
+	if node == "" {
+		return ""
+	}
+	addr := o.Text("addr")
+	if text, is := o["addr"].(string); is && text == "" {
+		addr = "gone"
+	}
+	return strings.Join(strings.Fields(o.Text("name")+" "+addr+" "+node+":"+o.Text("client")), " ")
+}
+
 // span shows a number of milliseconds.
 func span(ms int64) string {
 	switch d := time.Duration(min(ms, 1<<43)) * time.Millisecond; {
@@ -122,7 +138,7 @@ func state(word string) string {
 }
 
 var functions = template.FuncMap{
-	"visible": visible, "typed": typed, "whole": whole, "rowID": rowID, "lease": lease, "span": span, "at": at, "state": state,
+	"visible": visible, "typed": typed, "whole": whole, "rowID": rowID, "lease": lease, "heldFor": heldFor, "client": client, "span": span, "at": at, "state": state,
 	"seconds": func(s int64) string { return span(min(s, 1<<40) * 1000) },
 	"lock":    func(db int, key string) string { return lockPath("/ui/lock", db, key) },
 }

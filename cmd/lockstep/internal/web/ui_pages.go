@@ -147,18 +147,18 @@ func tableOf(name string, list []object) table {
 // choice is an entry of a list to choose from.
 type choice struct{ Name, Title string }
 
-var orders = []choice{{"", "none (fastest)"}, {"waiters", "most waiters first"}, {"ttl", "first to end first"}, {"token", "latest first"}, {"key", "by name"}, {"owner", "by owner"}}
+var orders = []choice{{"", "none (fastest)"}, {"waiters", "most waiters first"}, {"ttl", "first to end first"}, {"age", "held longest first"}, {"token", "latest first"}, {"key", "by name"}, {"owner", "by owner"}}
 
 // kindsKnown are proposals: the server says what it does not know.
 var kindsKnown = []string{"plain", "shedlock", "reentrant", "exclusive", "shared", "limit", "redisson", "redisson-fair", "redisson-readwrite"}
 
 type locksView struct {
-	Q, Owner, Kind, Waiters, Sort, Count string
-	Sorts                                []choice
-	Kinds, Counts                        []string
-	DB                                   int
-	Locks                                []object
-	Said, First, Next                    string
+	Q, Owner, Client, Kind, Waiters, Sort, Count string
+	Sorts                                        []choice
+	Kinds, Counts                                []string
+	DB                                           int
+	Locks                                        []object
+	Said, First, Next                            string
 }
 
 // pattern makes a pattern of what a user types: a part of a name, unless it is a pattern already.
@@ -179,8 +179,8 @@ func (c *call) uiLocks() (any, error) {
 		return nil, err
 	}
 	typed := q.Get("q")
-	s.match, s.owner = pattern(typed), pattern(s.owner)
-	v := locksView{Q: typed, Owner: q.Get("owner"), Kind: s.kind, Sort: s.sort, Count: strconv.Itoa(s.count), DB: s.db,
+	s.match, s.owner, s.client = pattern(typed), pattern(s.owner), pattern(s.client)
+	v := locksView{Q: typed, Owner: q.Get("owner"), Client: q.Get("client"), Kind: s.kind, Sort: s.sort, Count: strconv.Itoa(s.count), DB: s.db,
 		Sorts: orders, Kinds: kindsKnown, Counts: []string{"50", "100", "250", "1000"}}
 	if s.waiters > 0 {
 		v.Waiters = strconv.FormatInt(s.waiters, 10)
