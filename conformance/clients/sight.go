@@ -47,14 +47,14 @@ func (c *control) sight(w http.ResponseWriter, r *http.Request) {
 		if said == "" || rights(now) > rights(got) {
 			got, said = now, says
 		}
-		if got.KindRight && got.OwnerRight && got.HoldsRight && got.WaitersRight || time.Now().After(deadline) {
+		if got.KindRight && got.OwnerRight && got.HoldsRight && got.WaitersRight && (got.ClientRight || !got.ClientKnown) || time.Now().After(deadline) {
 			break
 		}
 	}
 	c.mu.Lock()
 	c.sights = append(c.sights, got)
 	c.mu.Unlock()
-	if !got.KindRight || !got.OwnerRight || !got.HoldsRight || !got.WaitersRight && want.Queue != "" {
+	if !got.KindRight || !got.OwnerRight || !got.HoldsRight || got.ClientKnown && !got.ClientRight || !got.WaitersRight && want.Queue != "" {
 		http.Error(w, fmt.Sprintf("want %+v, the node says %s", want, said), http.StatusConflict)
 		return
 	}
@@ -63,7 +63,7 @@ func (c *control) sight(w http.ResponseWriter, r *http.Request) {
 
 // rights counts what was right.
 func rights(s compatibility.Sight) (n int) {
-	for _, right := range [...]bool{s.KindRight, s.OwnerRight, s.HoldsRight, s.WaitersRight} {
+	for _, right := range [...]bool{s.KindRight, s.OwnerRight, s.HoldsRight, s.ClientRight, s.WaitersRight} {
 		if right {
 			n++
 		}
@@ -117,6 +117,9 @@ func (c *control) look(want sightRequest) (got compatibility.Sight, said string,
 	for _, o := range owners {
 		if f := fields(o); f["owner"] == want.Owner {
 			got.OwnerRight, got.HoldsRight = true, f["holds"] == want.Holds
+			addr, _ := f["addr"].(string)
+			got.ClientRight = ofSuite(addr, c.pids()) && (row["owner"] != want.Owner || row["addr"] == addr)
+			got.ClientKnown = f["client"] != nil
 		}
 	}
 	for _, r := range list(waiters) {
@@ -127,6 +130,14 @@ func (c *control) look(want sightRequest) (got compatibility.Sight, said string,
 	n, _ := lock["waiters"].(int64)
 	got.WaitersRight = n > 0 && n == int64(len(list(waiters))) && n == row["waiters"] && got.Queue != "" && (want.Queue == "" || got.Queue == want.Queue)
 	return got, fmt.Sprint(info, " ", waiters, " ", row), nil
+}
+
+// pids returns the processes of the nodes.
+func (c *control) pids() (pids []int) {
+	for _, n := range c.list {
+		pids = append(pids, n.Process().Pid)
+	}
+	return pids
 }
 
 func list(v any) []any {

@@ -25,6 +25,8 @@ type Sight struct {
 	Queue   string `json:"queue"` // how it said that the other client waited; "" if it did not know of that client
 
 	KindRight, OwnerRight, HoldsRight, WaitersRight bool
+	// ClientKnown means that a client was named, and ClientRight that its address is that of a process of the suite.
+	ClientKnown, ClientRight bool
 }
 
 // ReadSights reads what the suites in a directory have recorded.
@@ -80,12 +82,12 @@ const sightHead = `
 ## Locks as LOCK.LIST shows them
 
 While a client of a suite held a lock and another one wanted it, the harness asked LOCK.LIST, LOCK.INFO and LOCK.WAITERS of the node to which plain clients are connected. It compared
-the replies with what the suite said: the kind, the owner as the library knows it, how often the owner holds the lock, and whether the other client was shown, and how (docs/locks.md). A row is about all modes of a
+the replies with what the suite said: the kind, the owner as the library knows it, how often the owner holds the lock, whether the address of the client that has taken the lock is that of a process of the suite, and whether the other client was shown, and how (docs/locks.md). A row is about all modes of a
 client, with one node and with three; "n of m" says that the reply was right in n of m runs. Not shown are clients that ask with another name each time (pottery; ShedLock, which leaves waiting to its caller), and those that wait for the message of
 a tracked key (rueidislock, valkeylock). A client that waits for a message of Spring's registry is shown only while it asks.
 
-| client | version | kind | kind right | owner right | holds right | waiters right | the other client was |
-|---|---|---|---|---|---|---|---|
+| client | version | kind | kind right | owner right | holds right | client right | waiters right | the other client was |
+|---|---|---|---|---|---|---|---|---|
 `
 
 // writeSights writes one row for each client and kind.
@@ -104,11 +106,20 @@ func writeSights(b *strings.Builder, sights []Sight) {
 	b.WriteString(sightHead)
 	for _, k := range rows {
 		list := of[k]
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", k.client, k.version, words(list, func(s Sight) string { return s.Kind }),
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", k.client, k.version, words(list, func(s Sight) string { return s.Kind }),
 			howOften(list, func(s Sight) bool { return s.KindRight }), howOften(list, func(s Sight) bool { return s.OwnerRight }),
-			howOften(list, func(s Sight) bool { return s.HoldsRight }), howOften(list, func(s Sight) bool { return s.WaitersRight }),
+			howOften(list, func(s Sight) bool { return s.HoldsRight }), clientRight(list), howOften(list, func(s Sight) bool { return s.WaitersRight }),
 			words(list, func(s Sight) string { return cmp.Or(s.Queue, "not shown") }))
 	}
+}
+
+// clientRight says how often the client was right. Of locks without owners, nobody knows it.
+func clientRight(list []Sight) string {
+	known := slices.DeleteFunc(slices.Clone(list), func(s Sight) bool { return !s.ClientKnown })
+	if len(known) == 0 {
+		return "not known"
+	}
+	return howOften(known, func(s Sight) bool { return s.ClientRight })
 }
 
 // words lists the different words of the rows.
