@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// mostHeld is how many locks Held remembers at most. Each takes some 40 bytes.
+// mostHeld is how many locks Held remembers at most. Each takes 40 to 60 bytes.
 const mostHeld = 1 << 20
 
 // databases is the number of databases.
