@@ -26,7 +26,7 @@ func configRows() []row {
 			}, do: doConfigResetStat},
 			{Command: store.Command{
 				Name: "rewrite", Arity: 2, Flags: admin, Since: "2.8.0",
-				Summary: "Writes the configuration to its file; this server has none.",
+				Summary: "Writes the parameters of this node that CONFIG SET has changed into its configuration file.",
 			}, do: doConfigRewrite},
 			{Command: store.Command{
 				Name: "set", Arity: -4, Flags: admin, Since: "2.0.0", Usage: "parameter value [parameter value ...]",
@@ -125,5 +125,3 @@ func doConfigResetStat(s *session, _ [][]byte) store.Reply {
 	st.evicted.Store(s.srv.clientMemory.cut.Load())
 	return store.OK
 }
-
-func doConfigRewrite(*session, [][]byte) store.Reply { return store.Err(errNoConfigFile) }

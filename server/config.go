@@ -17,6 +17,10 @@ type Config struct {
 	NodeID string
 	// Clock tells the time.
 	Clock func() time.Time
+	// ConfigFile is the node's configuration file, "" if there is none. Rewrite, nil without a file, writes parameters into it: pairs of a
+	// name and a value.
+	ConfigFile string
+	Rewrite    func(pairs []string) error
 	// Log receives the server's messages.
 	Log *slog.Logger
 	// Hub delivers messages to subscribers. cluster.Config.Sink must be the same Hub, because the node publishes the messages into

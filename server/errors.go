@@ -230,6 +230,10 @@ func errUnknownParam(name []byte) store.Error {
 	return errf("ERR Unknown option or number of arguments for CONFIG SET - '%s'", cString(name, len(name)))
 }
 
+func errRewrite(err error) store.Error {
+	return errf("ERR Rewriting config file: %s", err)
+}
+
 func errParam(name, why string) store.Error {
 	return errf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", name, why)
 }

@@ -79,7 +79,7 @@ func infoServer(srv *Server, f *facts) {
 		"configured_hz", srv.params.value("hz"),
 		"lru_clock", now.Unix()&(1<<24-1),
 		"executable", executable(),
-		"config_file", "",
+		"config_file", srv.cfg.ConfigFile,
 		"io_threads_active", 0,
 	)
 }

@@ -29,6 +29,10 @@ type options struct {
 	auditDir, auditSize       string
 	otlpEndpoint              string
 	bridge                    string
+	config                    string
+	configCheck               bool
+	level                     *slog.LevelVar
+	file                      *configFile // what --config names; nil without it
 	traceFrom                 time.Duration
 	data, password, protected string
 	aclFile                   string
@@ -50,6 +54,9 @@ type options struct {
 // define declares the flags with their defaults. The help text lists them.
 func (o *options) define(fs *flag.FlagSet) {
 	d := cluster.Default()
+	o.level = new(slog.LevelVar)
+	fs.StringVar(&o.config, "config", "", "`file` in TOML with flags of this node, which the environment and the command line override, and parameters of CONFIG SET in [parameters] (docs/configuration.md)")
+	fs.BoolVar(&o.configCheck, "config-check", false, "read what a start would read, say what is wrong with it, and end")
 	fs.StringVar(&o.id, "id", d.ID, "`name` of this node, unique in the cluster")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:6379", "`host:port` for Redis clients; \"\" turns it off, if there is --tls-listen")
 	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
@@ -230,7 +237,8 @@ func (o *options) logger(w io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", o.logLevel)
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	o.level.Set(level)
+	opts := &slog.HandlerOptions{Level: o.level}
 	switch o.logFormat {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, opts)), nil

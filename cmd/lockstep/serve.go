@@ -36,7 +36,8 @@ func serve(args []string, stdout io.Writer, lines *lineQueue) error {
 	var o options
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	o.define(fs)
-	if err := parse(fs, args); err != nil {
+	file, err := parseWithFile(fs, args)
+	if err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprint(stdout, helpText())
 		}
@@ -55,6 +56,13 @@ func serve(args []string, stdout io.Writer, lines *lineQueue) error {
 	log, err := o.logger(lines)
 	if err != nil {
 		return usageError{err}
+	}
+	if file != nil && file.secret != "" {
+		log.Warn("others of this machine may read the configuration file, which has a secret: chmod 600", "file", file.path, "key", file.secret)
+	}
+	o.file = file
+	if o.configCheck {
+		return o.check(cfg, log, stdout)
 	}
 	if err := lines.sayBy(o.logger); err != nil {
 		return err
@@ -177,6 +185,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc.DataDir, sc.Durable, sc.Limits = cfg.Data, !cfg.Ephemeral, cfg.Limits
 	sc.TLS, sc.ACLUsers, sc.LibraryMemory = certificates, users, engine.Kept
 	sc.OnShutdown, sc.Ballast, sc.FailoverWait = shutdown, len(ballast), cfg.FailoverWait
+	o.rewriting(&sc)
 	if err := sc.Validate(); err != nil {
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close(), auditor.Close())
 	}
@@ -185,7 +194,14 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, errors.Join(err, ls.close(), node.Close(), auditor.Close())
 	}
 	srv.Store(server.New(sc, backend, table))
+	if err := srv.Load().SetParameters(o.parameters()); err != nil {
+		return nil, errors.Join(usageError{o.inFile(err)}, ls.close(), over.Close(), node.Close(), auditor.Close())
+	}
 	p := &parts{listeners: ls, node: node, server: srv.Load(), clock: clock, audit: auditor, traces: sender, bridge: over}
+	if o.file != nil {
+		r := o.reread(srv.Load().SetParameters, log)
+		p.reload = append(p.reload, reloader{"the configuration file", r.read})
+	}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}

@@ -106,6 +106,12 @@ type peerGate struct {
 	found  [][]byte   // bytes of the files at the last load; nil if the keys in use were made from the same bytes
 }
 
+// Check reads the files, and says what is wrong with them.
+func (p *TLS) Check(wall func() time.Time, log *slog.Logger) error {
+	_, err := openGate(*p, wall, log)
+	return err
+}
+
 // openGate reads the files of a configuration. It returns nil if the configuration asks for no proof.
 func openGate(cfg TLS, wall func() time.Time, log *slog.Logger) (*peerGate, error) {
 	if !cfg.On() {

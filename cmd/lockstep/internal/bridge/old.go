@@ -32,6 +32,12 @@ type old struct {
 	clients map[[2]int]redis.UniversalClient // by database and protocol version
 }
 
+// CheckURL says what is wrong with a URL of --bridge.
+func CheckURL(target string) error {
+	_, err := openOld(target)
+	return err
+}
+
 // openOld reads the URL of --bridge.
 func openOld(target string) (*old, error) {
 	u, err := url.Parse(target)
