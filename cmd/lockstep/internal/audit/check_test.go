@@ -192,3 +192,13 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestNodesNeedNotKnowTheClient: a node that cannot name the client of a grant tells the same event as one that can.
+func TestNodesNeedNotKnowTheClient(t *testing.T) {
+	e := history.Event{LockEvent: store.LockEvent{How: store.LockGranted, Key: "k", Owner: "o", Token: 7}, Seq: 3}
+	named, other := e, e
+	named.Node, named.ClientID, other.Owner = "n2", 17, "p"
+	if !same(e, named) || same(e, other) {
+		t.Errorf("%v %v", same(e, named), same(e, other))
+	}
+}
