@@ -61,11 +61,11 @@ func TestHistoryOnTheCommandLine(t *testing.T) {
 		}
 	}
 	_, out, _ := ran("history", "--addr", n.Addr, "--event", "forced", "--output", "json")
-	if got := strings.Join(names(oneJSON(t, out).([]any)[0]), " "); got != "at event holds key kind owner owner_base64 reason seq token ttl user" {
+	if got := strings.Join(names(oneJSON(t, out).([]any)[0]), " "); got != "at client event holds key kind node owner owner_base64 reason seq token ttl user" {
 		t.Error(got)
 	}
 	_, out, _ = ran("history", "--addr", n.Addr)
-	row := regexp.MustCompile(`(?m)^\d+ +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z +forced +b\\x1b\[2J +plain +two\\xff +\d{16} +0 +0s +default +it hangs\\n$`)
+	row := regexp.MustCompile(`(?m)^\d+ +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z +forced +b\\x1b\[2J +plain +two\\xff +\d{16} +0 +0s +default +it hangs\\n *$`)
 	if !strings.HasPrefix(out, "SEQ ") || !row.MatchString(out) {
 		t.Errorf("%q", out)
 	}

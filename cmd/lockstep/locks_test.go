@@ -95,7 +95,7 @@ func TestLocksOnTheCommandLine(t *testing.T) {
 	_, out, _ := ran("locks", "--addr", n.Addr)
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	slices.Sort(lines)
-	if len(lines) != 5 || strings.Join(strings.Fields(lines[0]), " ") != "KEY KIND OWNER HOLDERS TOKEN TTL WAITERS" ||
+	if len(lines) != 5 || strings.Join(strings.Fields(lines[0]), " ") != "KEY KIND OWNER HOLDERS TOKEN TTL WAITERS HELD FOR CLIENT" ||
 		!strings.HasPrefix(lines[2], `evil\x1b]0;owned\a\n\u202e  plain     me\xff\x9b `) || !strings.HasPrefix(lines[4], "order:7                     redisson  "+redissonOwner) {
 		t.Errorf("%q", lines)
 	}
@@ -111,7 +111,7 @@ func TestLocksOnTheCommandLine(t *testing.T) {
 	}
 	_, out, _ = ran("lock-info", "catalogue", "--addr", n.Addr, "--output", "json")
 	info := oneJSON(t, out).(map[string]any)
-	if owners := info["owners"].([]any); len(owners) != 2 || strings.Join(names(owners[0]), " ") != "holds owner permits token ttl" ||
+	if owners := info["owners"].([]any); len(owners) != 2 || strings.Join(names(owners[0]), " ") != "addr age client holds name node owner permits token ttl" ||
 		strings.Join(names(info), " ") != "holders key kind owners token ttl waiters" {
 		t.Errorf("%v", info)
 	}
