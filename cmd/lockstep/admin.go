@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"lockstep/cluster"
 	"lockstep/cmd/lockstep/internal/show"
@@ -27,6 +32,10 @@ func administer(name string, args []string, stdout io.Writer) error {
 	o.define(fs)
 	var out outputOptions
 	out.define(fs)
+	var watch watchOptions
+	if name == "status" || name == "members" {
+		watch.define(fs)
+	}
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
 		return err
@@ -37,6 +46,15 @@ func administer(name string, args []string, stdout io.Writer) error {
 	}
 	if len(rest) > takes.most {
 		return usageError{fmt.Errorf("%s: unexpected argument %q", name, rest[len(rest)-1])}
+	}
+	if watch.every != 0 {
+		return watch.run(stdout, func() error {
+			reply, err := askNode(o, []string{"LOCKSTEP", name})
+			if err != nil {
+				return err
+			}
+			return o.otherwise(printReply(stdout, out, name, reply))
+		})
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
 	if name == "remove" && err != nil && strings.HasPrefix(err.Error(), "ERR "+cluster.ErrNoMember.Error()) {
@@ -51,6 +69,74 @@ func administer(name string, args []string, stdout io.Writer) error {
 		return err
 	}
 	return o.otherwise(printReply(stdout, out, name, reply))
+}
+
+// watchOptions are the flags of status and members.
+type watchOptions struct{ every time.Duration }
+
+func (o *watchOptions) define(fs *flag.FlagSet) {
+	fs.DurationVar(&o.every, "watch", 0, "show it again and again, with a pause of so `long`, until it is interrupted")
+}
+
+// leastWatch is the shortest pause of --watch.
+const leastWatch = 100 * time.Millisecond
+
+// run calls show again and again. An error does not end it: the node may come back.
+func (o *watchOptions) run(w io.Writer, show func() error) error {
+	if o.every < leastWatch {
+		return usageError{fmt.Errorf("--watch: want %v or more", leastWatch)}
+	}
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	for {
+		if err := show(); err != nil {
+			if _, err := fmt.Fprintf(w, "lockstep: %v\n", err); err != nil {
+				return err // nobody reads any more
+			}
+		}
+		select {
+		case <-stop.Done():
+			return nil
+		case <-time.After(o.every):
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+}
+
+// mayLose says how many more members the cluster may lose.
+func mayLose(members []show.Record) string {
+	voters, up := 0, 0
+	for _, m := range members {
+		var voter, alive bool
+		for _, f := range m {
+			n, _ := asNumber(f.Value)
+			switch f.Name {
+			case "voter":
+				voter = n == 1
+			case "up":
+				alive = n == 1
+			}
+		}
+		if voter {
+			voters++
+			if alive {
+				up++
+			}
+		}
+	}
+	quorum := voters/2 + 1
+	switch spare := up - quorum; {
+	case voters == 0:
+		return "no voters are known"
+	case spare < 0:
+		return fmt.Sprintf("%d of %d voters are up: too few for a majority, so no command is executed", up, voters)
+	case spare == 0:
+		return fmt.Sprintf("%d of %d voters are up: the cluster may lose none", up, voters)
+	default:
+		return fmt.Sprintf("%d of %d voters are up: the cluster may lose %d more", up, voters, spare)
+	}
 }
 
 // printReply prints the reply to the command name: lines for status, a table for members, and otherwise text.
@@ -81,7 +167,11 @@ func printReply(w io.Writer, out outputOptions, name string, reply any) error {
 		if out.json {
 			return printJSON(w, members)
 		}
-		return show.NewTable(w, 0).Add(members)
+		if err := show.NewTable(w, 0).Add(members); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, mayLose(members))
+		return err
 	}
 	text, is := reply.(string)
 	switch {

@@ -237,6 +237,9 @@ func (o *options) logger(w io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", o.logLevel)
 	}
+	if o.level == nil {
+		o.level = new(slog.LevelVar)
+	}
 	o.level.Set(level)
 	opts := &slog.HandlerOptions{Level: o.level}
 	switch o.logFormat {
@@ -299,6 +302,8 @@ granted survives the death of any minority of its nodes.
   lockstep bench        measure lockstep beside Redis, Redlock, etcd and
                         ZooKeeper, those that are installed; starts the
                         program lockstep-bench; see bench --help
+  lockstep completion   bash, zsh or fish: a script by which the shell completes
+                        commands and flags
   lockstep version      the version, the commit and the compiler; also --version
   lockstep help
 
@@ -347,6 +352,7 @@ func flagGroups() []flagGroup {
 		group("serve", new(options).define),
 		group("status, members, add, remove, transfer, snapshot, backup, lock, locks, lock-info, lock-waiters, history, lock-stats and force", new(adminOptions).define),
 		group("status, members, add, remove, transfer, snapshot, backup, locks, lock-info, lock-waiters, history, lock-stats, force, audit, restore, inspect, recover, secret and version", new(outputOptions).define),
+		group("status and members", new(watchOptions).define),
 		group("backup, besides", new(backupOptions).define),
 		group("backup, restore and inspect", new(s3Options).define),
 		group("lock, besides", new(lockOptions).define),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -37,7 +36,7 @@ const (
 // examples are command lines for the help of each command.
 var examples = map[string][]string{
 	"serve":    {"lockstep serve --data /var/lib/lockstep", "lockstep --ephemeral --listen 127.0.0.1:6390"},
-	"status":   {"lockstep status --addr 10.0.0.1:6379", "lockstep status --output json"},
+	"status":   {"lockstep status --addr 10.0.0.1:6379", "lockstep status --output json", "lockstep status --watch 2s"},
 	"members":  {"lockstep members --addr 10.0.0.1:6379", "lockstep members --output json"},
 	"add":      {"lockstep add n4 10.0.0.4:7379 --addr 10.0.0.1:6379"},
 	"remove":   {"lockstep remove n3 --addr 10.0.0.1:6379"},
@@ -55,13 +54,14 @@ var examples = map[string][]string{
 	"health":       {"lockstep health", "lockstep health --http-listen 127.0.0.1:8380 --timeout 1s"},
 	"backup": {"lockstep backup locks.backup --addr 10.0.0.1:6379", "lockstep backup --verify locks.backup --output json",
 		"lockstep backup s3://locks/n1/ --every 1h --keep 24 --s3-endpoint https://minio:9000 --s3-credentials-file /etc/lockstep/s3", "lockstep backup - | gpg -e -r ops > locks.gpg"},
-	"restore": {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
-	"inspect": {"lockstep inspect --data /var/lib/lockstep --check", "lockstep inspect --data /var/lib/lockstep --keys", "lockstep inspect locks.backup --output json"},
-	"recover": {"lockstep recover --data /var/lib/lockstep", "lockstep recover --data /var/lib/lockstep --yes --output json"},
-	"secret":  {"lockstep secret /etc/lockstep/peers"},
-	"bench":   {"lockstep bench --help"},
-	"version": {"lockstep version", "lockstep version --output json"},
-	"help":    {"lockstep help backup"},
+	"restore":    {"lockstep restore locks.backup --data /var/lib/lockstep --id n1 --peer-listen 10.0.0.1:7379"},
+	"inspect":    {"lockstep inspect --data /var/lib/lockstep --check", "lockstep inspect --data /var/lib/lockstep --keys", "lockstep inspect locks.backup --output json"},
+	"recover":    {"lockstep recover --data /var/lib/lockstep", "lockstep recover --data /var/lib/lockstep --yes --output json"},
+	"secret":     {"lockstep secret /etc/lockstep/peers"},
+	"bench":      {"lockstep bench --help"},
+	"completion": {"lockstep completion bash > /etc/bash_completion.d/lockstep", "lockstep completion fish | source"},
+	"version":    {"lockstep version", "lockstep version --output json"},
+	"help":       {"lockstep help backup"},
 }
 
 // helped prints the help of a command if a command line asks for it. It returns the error that it gets.
@@ -91,8 +91,7 @@ func helpOf(command string) string {
 		return ""
 	}
 	for _, group := range flagGroups() {
-		words := strings.FieldsFunc(group.of, func(r rune) bool { return r == ',' || r == ' ' })
-		if slices.Contains(words, command) {
+		if group.has(command) {
 			fmt.Fprintf(&b, "\nFlags of %s:\n", group.of)
 			writeFlags(&b, group.flags)
 		}

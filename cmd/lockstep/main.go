@@ -114,11 +114,13 @@ func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) er
 		return lock.Gate(args)
 	case lock.GuardCommand:
 		return lock.Guard(os.Stdin, os.Stdout)
+	case "completion":
+		return completion(args, stdout)
 	case "version":
 		return tellVersion(args, stdout)
 	case "help":
 		return help(args, stdout)
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, audit, status, members, add, remove, transfer, snapshot, backup, restore, inspect, recover, secret, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, lock, locks, lock-info, lock-waiters, history, lock-stats, force, audit, status, members, add, remove, transfer, snapshot, backup, restore, inspect, recover, secret, health, bench, completion, version or help", name)}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -269,6 +271,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		return err
 	}
 	p.lines = lines
+	sayStart(log, &o, cfg, p.node)
 	pages, err := serveHTTP(o, p, log)
 	if err != nil {
 		return errors.Join(err, p.listeners.close(), p.bridge.Close(), p.node.Close(), p.audit.Close())
@@ -299,6 +302,26 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		log.Info("Stopped")
 	}
 	return err
+}
+
+// sayStart logs what has started, with which data and addresses, and for which members.
+func sayStart(log *slog.Logger, o *options, cfg cluster.Config, node *cluster.Node) {
+	data := cfg.Data
+	if cfg.Ephemeral {
+		data = "none (--ephemeral)"
+	}
+	what := []any{"version", version, "go", runtime.Version(), "id", o.id, "data", data, "peer-listen", o.peerListen, "http-listen", o.httpListen}
+	if members, err := node.Members(); err == nil {
+		var list []string
+		for _, m := range members {
+			list = append(list, m.ID+"="+m.PeerAddr)
+		}
+		what = append(what, "members", strings.Join(list, ","))
+	}
+	if o.file != nil {
+		what = append(what, "config", o.file.path)
+	}
+	log.Info("Starting", what...)
 }
 
 // announce waits until the node can serve clients, and then logs that it is ready and at which addresses.
