@@ -99,7 +99,11 @@ func (b *Bridge) Up() (up bool, holds int) {
 
 // Submit implements server.Submitter.
 func (b *Bridge) Submit(calls []cluster.Call, dst []store.Reply) []store.Reply {
-	return b.SubmitPart(nil, calls, dst)
+	dst = b.SubmitPart(nil, calls, dst)
+	for len(dst) < len(calls) {
+		dst = append(dst, b.SubmitPart(nil, calls[len(dst):], nil)...)
+	}
+	return dst
 }
 
 // SubmitPart implements server.Submitter.

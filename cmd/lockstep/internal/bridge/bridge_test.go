@@ -3,6 +3,10 @@ package bridge
 import (
 	"strings"
 	"testing"
+
+	"lockstep/cluster"
+	"lockstep/server"
+	"lockstep/store"
 )
 
 // TestURLs: a URL that cannot be used is an error that says what is wanted, and no error shows a password.
@@ -90,6 +94,26 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 	if h.len() != 0 || h.bytes != 0 {
 		t.Errorf("%d locks and %d bytes are left", h.len(), h.bytes)
+	}
+}
+
+// oneByOne is a node that runs one command of a submission at a time.
+type oneByOne struct{ server.Backend }
+
+func (oneByOne) SubmitPart(_ *cluster.Client, calls []cluster.Call, dst []store.Reply) []store.Reply {
+	return append(dst[:0], store.Str(string(calls[0].Args[0])))
+}
+
+// TestSubmitRunsAll: Submit has a reply for each call, in order, although a part may have fewer.
+func TestSubmitRunsAll(t *testing.T) {
+	b := &Bridge{Backend: oneByOne{}}
+	var calls []cluster.Call
+	for _, name := range []string{"a", "b", "c"} {
+		calls = append(calls, cluster.Call{Cmd: &store.Command{Name: name}, Args: [][]byte{[]byte(name)}, User: store.SystemUser})
+	}
+	replies := b.Submit(calls, nil)
+	if len(replies) != 3 || replies[0].Str != "a" || replies[1].Str != "b" || replies[2].Str != "c" {
+		t.Errorf("%v", replies)
 	}
 }
 
