@@ -12,6 +12,7 @@ import (
 const (
 	bridgeString = 4096
 	bridgeFields = 128
+	bridgeBytes  = 65536 // of all fields together
 )
 
 // BridgeLook says what the keys after the command's name hold. For each: its type, its deadline and its time to live in ms (-1: none), its
@@ -29,7 +30,7 @@ func BridgeLook(c *Ctx) Reply {
 		switch {
 		case e.typ == TypeString && len(e.str) <= bridgeString:
 			content = append(content, Str(e.str))
-		case e.typ == TypeHash && e.Fields().Len() <= bridgeFields:
+		case e.typ == TypeHash && e.Fields().Len() <= bridgeFields && smallHash(e.Fields()):
 			e.Fields().Each(func(f Field) bool {
 				content = append(content, Str(f.Name), Str(f.Value))
 				return true
@@ -44,6 +45,15 @@ func BridgeLook(c *Ctx) Reply {
 	return List(list...)
 }
 
+func smallHash(h *Hash) bool {
+	bytes := 0
+	h.Each(func(f Field) bool {
+		bytes += len(f.Name) + len(f.Value)
+		return bytes <= bridgeBytes
+	})
+	return bytes <= bridgeBytes
+}
+
 // BridgeAdopt gives a key that is no lock here another state. Its arguments are the key, string, hash or none, the time to live in ms
 // (-1: none), 1 if it becomes a lock, and the content.
 func BridgeAdopt(c *Ctx) Reply {
@@ -54,6 +64,11 @@ func BridgeAdopt(c *Ctx) Reply {
 	ttl, ok := redistext.ParseInt(c.Args[3])
 	if !ok {
 		return notInteger
+	}
+	switch {
+	case kind == "none", kind == "string" && len(content) == 1, kind == "hash" && len(content) > 0 && len(content)%2 == 0:
+	default:
+		return syntaxError
 	}
 	e, lock := c.lockAt(key)
 	if lock != "" {
@@ -67,19 +82,17 @@ func BridgeAdopt(c *Ctx) Reply {
 		deadline = c.Now().Lease + max(ttl, 1)
 	}
 	switch {
-	case kind == "string" && len(content) == 1 && string(c.Args[4]) == "1":
+	case kind == "string" && string(c.Args[4]) == "1":
 		c.SetLock(c.DB, key, string(content[0]), deadline)
-	case kind == "string" && len(content) == 1:
+	case kind == "string":
 		c.SetString(c.DB, key, string(content[0]), deadline)
-	case kind == "hash" && len(content) > 0 && len(content)%2 == 0:
+	case kind == "hash":
 		for i := 0; i < len(content); i += 2 {
 			c.HashSet(c.DB, key, string(content[i]), string(content[i+1]))
 		}
 		if deadline != 0 {
 			c.SetDeadline(c.DB, key, deadline)
 		}
-	case kind != "none":
-		return syntaxError
 	}
 	return One
 }

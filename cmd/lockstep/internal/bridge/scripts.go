@@ -3,8 +3,12 @@ package bridge
 import "strconv"
 
 // probe is a script that says what the keys hold: for each its type, its deadline by the clock of the server in ms (0: none), and its
-// content. Of a large value the content is a hash, of a very large collection only the size.
+// content. Of a larger value the content is a hash, of a very large one only the size: reading it must not hold up the old Redis.
 const probe = `
+local function small(key)
+  local bytes = redis.pcall('MEMORY', 'USAGE', key)
+  return type(bytes) == 'number' and bytes <= 65536
+end
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local out = {}
@@ -13,13 +17,18 @@ for i, key in ipairs(KEYS) do
   local ttl = redis.call('PTTL', key)
   local got = {}
   if kind == 'string' then
-    if redis.call('STRLEN', key) <= 4096 then got[1] = redis.call('GET', key) else kind = 'large' got[1] = redis.sha1hex(redis.call('GET', key)) end
+    local bytes = redis.call('STRLEN', key)
+    if bytes <= 4096 then got[1] = redis.call('GET', key)
+    else
+      kind = 'large'
+      if bytes <= 65536 then got[1] = redis.sha1hex(redis.call('GET', key)) else got[1] = tostring(bytes) end
+    end
   elseif kind == 'hash' then
-    if redis.call('HLEN', key) <= 128 then got = redis.call('HGETALL', key) else kind = 'large' got[1] = tostring(redis.call('HLEN', key)) end
+    if redis.call('HLEN', key) <= 128 and small(key) then got = redis.call('HGETALL', key) else kind = 'large' got[1] = tostring(redis.call('HLEN', key)) end
   elseif kind ~= 'none' then
     local size = 0
     if kind == 'list' then size = redis.call('LLEN', key) elseif kind == 'set' then size = redis.call('SCARD', key) elseif kind == 'zset' then size = redis.call('ZCARD', key) end
-    if size > 0 and size <= 1024 then got[1] = redis.sha1hex(redis.call('DUMP', key)) else got[1] = tostring(size) end
+    if size > 0 and size <= 1024 and small(key) then got[1] = redis.sha1hex(redis.call('DUMP', key)) else got[1] = tostring(size) end
     kind = 'large'
   end
   local deadline = 0
