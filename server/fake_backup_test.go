@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"syscall"
 
@@ -28,4 +29,8 @@ func (f *fakeBackend) Snapshot() error {
 		return syscall.ENOSPC
 	}
 	return nil
+}
+
+func (f *fakeBackend) ClientsOf(context.Context, string, []uint64) (names []cluster.ClientName, ok bool) {
+	return nil, false
 }

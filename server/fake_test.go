@@ -278,13 +278,10 @@ func (f *fakeBackend) Progress() cluster.Progress {
 	return cluster.Progress{Committed: f.committed.Load(), Applied: f.applied.Load()}
 }
 func (f *fakeBackend) ClientOf(uint64) (node string, id uint64) { return "", 0 }
-func (f *fakeBackend) ClientsOf(context.Context, string, []uint64) (names []cluster.ClientName, ok bool) {
-	return nil, false
-}
-func (f *fakeBackend) Removed() bool    { return f.removed.Load() }
-func (f *fakeBackend) Older() bool      { return f.older.Load() }
-func (f *fakeBackend) KnowsOlder() bool { return f.knownOlder.Load() }
-func (f *fakeBackend) MayBeOlder() bool { return f.mayBeOld.Load() }
+func (f *fakeBackend) Removed() bool                            { return f.removed.Load() }
+func (f *fakeBackend) Older() bool                              { return f.older.Load() }
+func (f *fakeBackend) KnowsOlder() bool                         { return f.knownOlder.Load() }
+func (f *fakeBackend) MayBeOlder() bool                         { return f.mayBeOld.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {
 	return []cluster.Member{

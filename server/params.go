@@ -19,10 +19,11 @@ type params struct {
 	// event loop may wait for setting.
 	setting chan struct{}
 
-	mu     sync.Mutex
-	defs   map[string]*paramDef // by name and by alias
-	names  []string             // the keys of defs, sorted
-	values map[*paramDef]string
+	mu      sync.Mutex
+	defs    map[string]*paramDef // by name and by alias
+	names   []string             // the keys of defs, sorted
+	values  map[*paramDef]string
+	written map[*paramDef]bool // those that the configuration file has
 
 	clientShare        int64 // maxmemory-clients in percent of maxmemory; negative: it is an amount of memory. Guarded by mu
 	defaultClientLimit int64 // maxmemory-clients at the start; 0: no limit

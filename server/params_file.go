@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"lockstep/store"
 )
@@ -17,8 +18,16 @@ func (d *paramDef) inFile() bool {
 	return !d.shared && !d.faced && !d.secret && !d.fixed && !d.protected && d.name != "requirepass"
 }
 
-// SetParameters sets parameters of this node, as CONFIG SET does. It must be called before the server serves. pairs are names and values.
+// SetParameters sets parameters of this node, as CONFIG SET does: all or none. pairs are names and values, as the file has them.
 func (srv *Server) SetParameters(pairs []string) error {
+	late := time.NewTimer(settingWait)
+	defer late.Stop()
+	select {
+	case srv.params.setting <- struct{}{}:
+		defer func() { <-srv.params.setting }()
+	case <-late.C:
+		return errors.New("a CONFIG SET does not end")
+	}
 	args := make([][]byte, len(pairs))
 	for i := range pairs {
 		args[i] = []byte(pairs[i])
@@ -33,6 +42,14 @@ func (srv *Server) SetParameters(pairs []string) error {
 	}
 	use()
 	srv.params.commit(change)
+	srv.params.mu.Lock()
+	defer srv.params.mu.Unlock()
+	if srv.params.written == nil {
+		srv.params.written = map[*paramDef]bool{}
+	}
+	for _, def := range change.defs {
+		srv.params.written[def] = true
+	}
 	return nil
 }
 
@@ -69,13 +86,13 @@ func (p *params) checkFile(args [][]byte) (change, error) {
 	return c, nil
 }
 
-// changed returns the names and values of the parameters that differ from those at the start.
+// changed returns the names and values of the parameters that differ from those at the start, or that stand in the file.
 func (p *params) changed() (pairs []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defs := slices.SortedFunc(maps.Keys(p.values), func(a, b *paramDef) int { return cmp.Compare(a.name, b.name) })
 	for _, def := range defs {
-		if value := p.values[def]; def.inFile() && value != def.value {
+		if value := p.values[def]; def.inFile() && (value != def.value || p.written[def]) {
 			pairs = append(pairs, def.name, value)
 		}
 	}

@@ -28,8 +28,11 @@ import (
 // The configuration file of a node (--config) is in TOML. Its keys are the names of flags, which override it, as the environment does. The
 // table [parameters] has parameters of CONFIG SET that belong to the node; CONFIG REWRITE writes them there.
 
-// mostConfig is how large a configuration file may be.
-const mostConfig = 1 << 20
+// mostConfig is how large a configuration file may be, and mostKeys how many keys it may have.
+const (
+	mostConfig = 1 << 20
+	mostKeys   = 1000
+)
 
 // parametersTable is the name of the table of parameters.
 const parametersTable = "parameters"
@@ -98,9 +101,12 @@ func parseConfig(path string, text []byte, fs *flag.FlagSet) (*configFile, error
 	var values map[string]any
 	meta, err := toml.Decode(string(text), &values)
 	if parsing, is := errors.AsType[toml.ParseError](err); is {
-		return nil, fmt.Errorf("%s:%d: %s", path, parsing.Position.Line, parsing.Message)
+		return nil, fmt.Errorf("%s:%d: %s", path, parsing.Position.Line, withoutValue(parsing))
 	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: this is no TOML", path)
+	}
+	if n := len(meta.Keys()); n > mostKeys {
+		return nil, fmt.Errorf("%s has %d keys, more than %d: this is no configuration file", path, n, mostKeys)
 	}
 	c := &configFile{path: path}
 	var faults error
@@ -132,6 +138,8 @@ func parseConfig(path string, text []byte, fs *flag.FlagSet) (*configFile, error
 			continue
 		}
 		switch {
+		case len(key) == 2 && fs.Lookup(s.name) != nil:
+			fault(s, "this is a flag, too: put it above [parameters]")
 		case len(key) == 2:
 			c.parameters = append(c.parameters, s)
 		case fs.Lookup(s.name) == nil || s.name == "config" || s.name == "config-check":
@@ -141,6 +149,16 @@ func parseConfig(path string, text []byte, fs *flag.FlagSet) (*configFile, error
 		}
 	}
 	return c, faults
+}
+
+// withoutValue returns the text of an error about TOML without parts of the file in quotation marks: they may be a password.
+func withoutValue(err toml.ParseError) string {
+	text, _, _ := strings.Cut(err.Message, `"`)
+	text = strings.TrimSuffix(strings.TrimSpace(text), " but found")
+	if err.LastKey != "" {
+		return "after the key " + err.LastKey + ": " + text
+	}
+	return text
 }
 
 // unknownKey says what is wrong with a key that is no flag.
@@ -213,6 +231,17 @@ func (c *configFile) apply(fs *flag.FlagSet) (faults error) {
 	return faults
 }
 
+// try sets the flags that are no secrets: the file of a secret may be a pipe, which was read at the start.
+func (c *configFile) try(fs *flag.FlagSet) error {
+	word(fs)
+	plain := *c
+	plain.flags = slices.DeleteFunc(slices.Clone(c.flags), func(s setting) bool {
+		_, secret := fs.Lookup(s.name).Value.(secretValue)
+		return secret
+	})
+	return plain.apply(fs)
+}
+
 // values returns what the file says, by name; parameters have the name of their table in front.
 func (c *configFile) values() map[string]string {
 	all := map[string]string{}
@@ -242,132 +271,6 @@ func (c *configFile) changedFrom(before *configFile) (names []string) {
 	return names
 }
 
-// rewrite writes parameters into the table [parameters], and leaves all else as it is, comments too. Parameters are pairs of a name and a
-// value. The file is replaced as a whole, so that a crash leaves the old one or the new one.
-func (c *configFile) rewrite(pairs []string, fs *flag.FlagSet) error {
-	path, err := filepath.EvalSymlinks(c.path)
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	text, err = withParameters(text, pairs)
-	if err != nil {
-		return err
-	}
-	if _, err := parseConfig(c.path, text, fs); err != nil {
-		return fmt.Errorf("the file would not be read back: %w", err)
-	}
-	return replaceFile(path, text)
-}
-
-// withParameters returns the text of a file with parameters.
-func withParameters(text []byte, pairs []string) ([]byte, error) {
-	wanted := map[string]string{}
-	var names []string
-	for i := 0; i+1 < len(pairs); i += 2 {
-		line, err := parameterLine(pairs[i], pairs[i+1])
-		if err != nil {
-			return nil, err
-		}
-		wanted[pairs[i]] = line
-		names = append(names, pairs[i])
-	}
-	var out []string
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	if len(text) == 0 {
-		lines = nil
-	}
-	last, inside := -1, false // last is the place behind the last line of the table
-	for _, line := range lines {
-		if header := tableHeader([]byte(line)); header != "" {
-			inside = header == parametersTable
-		}
-		if inside {
-			if m := parameterKey.FindStringSubmatch(line); m != nil {
-				if now, is := wanted[strings.ToLower(m[1])]; is {
-					line = now + trailingComment(line)
-					delete(wanted, strings.ToLower(m[1]))
-				}
-			}
-		}
-		out = append(out, line)
-		if inside && strings.TrimSpace(line) != "" {
-			last = len(out)
-		}
-	}
-	var more []string
-	for _, name := range names {
-		if line, is := wanted[name]; is {
-			more = append(more, line)
-		}
-	}
-	if len(more) > 0 && last < 0 {
-		out = append(out, "", "# Parameters of this node, written by CONFIG REWRITE.", "["+parametersTable+"]")
-		last = len(out)
-	}
-	if len(more) > 0 {
-		out = slices.Insert(out, last, more...)
-	}
-	return []byte(strings.Join(out, "\n") + "\n"), nil
-}
-
-var parameterKey = regexp.MustCompile(`^\s*["']?([\w-]+)["']?\s*=`)
-
-var commented = regexp.MustCompile(`=\s*("[^"\\]*"|'[^']*'|[\w.+-]+)(\s*#.*)$`)
-
-// trailingComment returns the comment behind a value, with the space in front.
-func trailingComment(line string) string {
-	if m := commented.FindStringSubmatch(line); m != nil {
-		return m[2]
-	}
-	return ""
-}
-
-// parameterLine returns a line of the table.
-func parameterLine(name, value string) (string, error) {
-	var b bytes.Buffer
-	if err := toml.NewEncoder(&b).Encode(map[string]string{name: value}); err != nil {
-		return "", err
-	}
-	line := strings.TrimSpace(b.String())
-	if strings.Contains(line, "\n") {
-		return "", fmt.Errorf("the value of %s has several lines", name)
-	}
-	return line, nil
-}
-
-// replaceFile replaces a file, which keeps its rights.
-func replaceFile(path string, text []byte) (err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".lockstep-config-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, werr := f.Write(text)
-	if err := errors.Join(werr, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
 // overridden are the flags that the command line or the environment has set: for them the file does not count.
 func overridden(args []string, fs *flag.FlagSet) map[string]bool {
 	set := map[string]bool{}
@@ -391,7 +294,7 @@ type rereading struct {
 	file  *configFile
 	flags *flag.FlagSet
 	set   map[string]bool // by the command line or the environment
-	level func(name string) error
+	level *slog.LevelVar
 	tell  func(names []string)
 
 	parameters func(pairs []string) error
@@ -417,15 +320,22 @@ func (r *rereading) read() error {
 			later = append(later, name)
 		}
 	}
+	var to slog.Level
+	if level != "" {
+		if err := to.UnmarshalText([]byte(level)); err != nil {
+			return fmt.Errorf("log-level %q: want debug, info, warn or error", level)
+		}
+	}
+	if err := now.try(serveFlags()); err != nil {
+		return err
+	}
 	if len(pairs) > 0 {
 		if err := r.parameters(pairs); err != nil {
 			return err
 		}
 	}
 	if level != "" {
-		if err := r.level(level); err != nil {
-			return err
-		}
+		r.level.Set(to)
 	}
 	if r.file = now; len(later) > 0 {
 		r.tell(later)
@@ -498,16 +408,8 @@ func serveFlags() *flag.FlagSet {
 // reread returns what reads the configuration file again.
 func (o *options) reread(setParameters func(pairs []string) error, log *slog.Logger) *rereading {
 	fs := serveFlags()
-	level := o.level
 	return &rereading{file: o.file, flags: fs, set: overridden(o.file.args, fs), parameters: setParameters,
-		level: func(name string) error {
-			var l slog.Level
-			if err := l.UnmarshalText([]byte(name)); err != nil {
-				return fmt.Errorf("log-level %q: want debug, info, warn or error", name)
-			}
-			level.Set(l)
-			return nil
-		},
+		level: o.level,
 		tell: func(names []string) {
 			log.Warn("SIGHUP: changes of the configuration file that count only after a restart", "keys", strings.Join(names, ", "))
 		}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -52,6 +53,15 @@ requirepass = "from the file"
 	}
 }
 
+// manyKeys is a file with too many keys.
+func manyKeys() string {
+	var b strings.Builder
+	for i := range mostKeys + 1 {
+		fmt.Fprintf(&b, "k%d = 1\n", i)
+	}
+	return b.String()
+}
+
 // TestConfigFaults: a fault names the file, the line and what to do, and no secret.
 func TestConfigFaults(t *testing.T) {
 	for text, want := range map[string][]string{
@@ -67,8 +77,8 @@ func TestConfigFaults(t *testing.T) {
 		"config = \"other.toml\"":                            {":1: config: "},
 		"id = \"a\"\nid = \"b\"":                             {":2: "},
 		"requirepass = \"geheim\"\nrequirepass-file = \"x\"": {":2: requirepass-file: ", "twice"},
-		"[parameters]\nmaxmemory = \"1gb\"":                  {"maxmemory", "whole cluster"},
-		"[parameters]\nrequirepass = \"geheim\"":             {"requirepass", "secret"},
+		"[parameters]\nnotify-keyspace-events = \"KEA\"":     {"notify-keyspace-events", "whole cluster"},
+		"[parameters]\nrequirepass = \"geheim\"":             {"requirepass", "above [parameters]"},
 		"[parameters]\ntimeout = \"soon\"":                   {"timeout", "integer"},
 		"[parameters]\nport = 1":                             {"port", "can't be changed"},
 		"id = \"n1\"\n[parameters]\nsloglog-max-len = 5":     {"sloglog-max-len"},
@@ -76,9 +86,14 @@ func TestConfigFaults(t *testing.T) {
 		"tls-cert-file = \"/nowhere/c\"\ntls-key-file = \"/nowhere/k\"\ntls-listen = \"127.0.0.1:1\"": {"/nowhere/c"},
 		"peer-secret-file = \"/nowhere/secret\"":                                                      {"/nowhere/secret"},
 		"bridge = \"redis://:geheim@host:port\"":                                                      {"--bridge"},
+		"id = \"n1\"\nrequirepass = geheim":                                                           {":2: ", "requirepass"},
+		"id = \"n1\"\nrequirepass = \"x\" geheim":                                                     {":2: "},
+		"[parameters]\nmaxclients = 500":                                                              {":2: maxclients: ", "above [parameters]"},
+		"[parameters]\nprotected-mode = \"no\"":                                                       {":2: protected-mode: ", "above [parameters]"},
+		manyKeys():                                                                                    {"keys, more than"},
 		"peers = \"n1\"":                                                                              {"--peers"},
 		strings.Repeat("# long\n", mostConfig/7+1):                                                    {"larger than 1 MB"},
-		"id = \"\xff\"": {":1: "},
+		"id = \"\xff\"":                                                                               {":1: "},
 	} {
 		var errs strings.Builder
 		code := run([]string{"--config", configOf(t, text), "--config-check", "--http-listen", ""}, io.Discard, &errs)
@@ -107,11 +122,11 @@ func TestParametersAreWrittenInPlace(t *testing.T) {
 		"": "\n# Parameters of this node, written by CONFIG REWRITE.\n[parameters]\nlatency-monitor-threshold = \"5\"\nslowlog-max-len = \"99\"\nclient-output-buffer-limit = \"normal 0 0 0 \\\"x\\\"\"\n",
 		"# mine\nid = \"n1\" # name\n\n[parameters] # of CONFIG SET\n# few\nSlowlog-Max-Len = 5 # enough\ntimeout = 60\n\n# the end\n": "# mine\nid = \"n1\" # name\n\n[parameters] # of CONFIG SET\n# few\nslowlog-max-len = \"99\" # enough\ntimeout = 60\n\n# the end\nlatency-monitor-threshold = \"5\"\nclient-output-buffer-limit = \"normal 0 0 0 \\\"x\\\"\"\n",
 	} {
-		got, err := withParameters([]byte(text), pairs)
+		got, err := withKeys([]byte(text), parametersTable, pairs)
 		if err != nil || string(got) != want {
 			t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)
 		}
-		if again, err := withParameters(got, pairs); err != nil || string(again) != string(got) {
+		if again, err := withKeys(got, parametersTable, pairs); err != nil || string(again) != string(got) {
 			t.Errorf("%v: the second time\n%s", err, again)
 		}
 		if _, err := parseConfig("x", got, serveFlags()); err != nil {
@@ -136,7 +151,13 @@ func TestConfigRewriteLasts(t *testing.T) {
 		}
 	}
 	do("77", "CONFIG", "GET", "slowlog-max-len")
-	do("OK", "CONFIG", "SET", "slowlog-max-len", "99", "latency-monitor-threshold", "5")
+	do("OK", "CONFIG", "SET", "slowlog-max-len", "128") // the default
+	do("OK", "CONFIG", "REWRITE")
+	node.Terminate()
+	node.Run()
+	node.WaitReady()
+	do("128", "CONFIG", "GET", "slowlog-max-len")
+	do("OK", "CONFIG", "SET", "slowlog-max-len", "99", "latency-monitor-threshold", "5", "maxclients", "600")
 	do("OK", "CONFIG", "REWRITE")
 	do("OK", "CONFIG", "SET", "slowlog-max-len", "100")
 	node.Terminate()
@@ -144,6 +165,7 @@ func TestConfigRewriteLasts(t *testing.T) {
 	node.WaitReady()
 	do("99", "CONFIG", "GET", "slowlog-max-len")
 	do("5", "CONFIG", "GET", "latency-monitor-threshold")
+	do("600", "CONFIG", "GET", "maxclients")
 	file := ""
 	for _, a := range strings.Fields(must(node.Do("INFO", "server"))) {
 		if rest, is := strings.CutPrefix(a, "config_file:"); is {
@@ -151,7 +173,7 @@ func TestConfigRewriteLasts(t *testing.T) {
 		}
 	}
 	text := read(t, file)
-	if want := "# mine\nlog-level = \"info\"\n\n[parameters]\nslowlog-max-len = \"99\" # few\nlatency-monitor-threshold = \"5\"\n"; text != want {
+	if want := "# mine\nlog-level = \"info\"\nmaxclients = \"600\"\n\n[parameters]\nslowlog-max-len = \"99\" # few\nlatency-monitor-threshold = \"5\"\n"; text != want {
 		t.Errorf("the file is\n%s\nwant\n%s", text, want)
 	}
 	if err := os.Remove(file); err != nil {
@@ -174,11 +196,15 @@ func TestConfigRewriteLasts(t *testing.T) {
 		}
 		await(t, "the log has "+says, func() bool { return strings.Contains(node.Log(), says) })
 	}
-	hangup("log-level = \"debug\"\nfailover-wait = \"9s\"\n\n[parameters]\nslowlog-max-len = 55\n", "keys=\"failover-wait, parameters.latency-monitor-threshold\"")
+	hangup("log-level = \"debug\"\nfailover-wait = \"9s\"\n\n[parameters]\nslowlog-max-len = 55\n", "keys=\"failover-wait, maxclients, parameters.latency-monitor-threshold\"")
 	do("55", "CONFIG", "GET", "slowlog-max-len")
 	hangup("lisen = 1\n[parameters]\nslowlog-max-len = 1\n", "did you mean listen?")
 	do("55", "CONFIG", "GET", "slowlog-max-len")
 	hangup("[parameters]\nslowlog-max-len = \"x\"\n", "argument couldn't be parsed into an integer")
+	do("55", "CONFIG", "GET", "slowlog-max-len")
+	hangup("log-level = \"loud\"\n[parameters]\nslowlog-max-len = 1\n", "loud")
+	do("55", "CONFIG", "GET", "slowlog-max-len")
+	hangup("failover-wait = \"soon\"\n[parameters]\nslowlog-max-len = 1\n", "a duration with its unit")
 	do("55", "CONFIG", "GET", "slowlog-max-len")
 	do("PONG", "PING")
 }
