@@ -208,9 +208,12 @@ func (p *player) step(s *Step) ([]string, error) {
 			if err := p.cur.send(AppendCommand(nil, args...)); err != nil || s.Mods.NoReply {
 				return nil, err
 			}
-			lines, err := p.one(s)
-			if err != nil || strings.HasPrefix(lines[0], s.Mods.Until) || time.Since(sent) > untilMost {
+			first, lines, err := p.one(s)
+			switch {
+			case err != nil || strings.HasPrefix(first, s.Mods.Until):
 				return lines, err
+			case time.Since(sent) > untilMost:
+				return lines, fmt.Errorf("no reply began with %s within %v; the last one began with %s", s.Mods.Until, untilMost, first)
 			}
 		}
 	case Raw:
@@ -219,7 +222,8 @@ func (p *player) step(s *Step) ([]string, error) {
 		}
 		return p.some(s)
 	case Push:
-		return p.one(s)
+		_, lines, err := p.one(s)
+		return lines, err
 	case Conn:
 		return nil, p.use(s.Args[0])
 	case Advance:
@@ -230,22 +234,22 @@ func (p *player) step(s *Step) ([]string, error) {
 	return nil, nil
 }
 
-// one reads a single value, or the end of the connection.
-func (p *player) one(s *Step) ([]string, error) {
+// one reads a single value, or the end of the connection. It returns the first line as it was sent, and the lines that s compares.
+func (p *player) one(s *Step) (first string, lines []string, err error) {
 	v, err := p.cur.read()
 	if errors.Is(err, io.EOF) {
-		return []string{closed}, nil
+		return closed, []string{closed}, nil
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	lines := s.lines(v)
+	lines = s.lines(v)
 	for _, l := range lines {
 		if !isReply(l) {
-			return nil, fmt.Errorf("@sub yields a line that would not be read back as a reply: %q", l)
+			return "", nil, fmt.Errorf("@sub yields a line that would not be read back as a reply: %q", l)
 		}
 	}
-	return lines, nil
+	return v.Lines()[0], lines, nil
 }
 
 // some reads as many replies as the golden reply has or, when it records, all until none comes for a while.
@@ -255,7 +259,7 @@ func (p *player) some(s *Step) ([]string, error) {
 		if p.recording && !p.cur.pending(quiet) {
 			return out, nil
 		}
-		lines, err := p.one(s)
+		_, lines, err := p.one(s)
 		if err != nil {
 			return out, err
 		}

@@ -112,6 +112,10 @@ $"ECHO a"
 @until :3
 > COUNT
 :3
+@until :5
+@type
+> COUNT
+:
 @conn b
 >> "*1\r\n$3\r\nNOW\r\n"*2
 :1500
