@@ -3,6 +3,7 @@ package server
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type Hub struct {
 	warned   atomic.Int64           // Unix time of the last log line of cutOff
 	data     atomic.Pointer[Server] // the server that has the clients for data
 	heard    atomic.Int64           // how many channels, patterns and shard channels have subscribers; readable without mu
+	hurried  atomic.Int64           // how many of them do not begin with lockEvents; readable without mu
 
 	tracker *tracker
 
@@ -31,7 +33,7 @@ type Hub struct {
 
 	locks     *history.History
 	watchers  table[*subscribers] // those of patterns that begin with lockEvents
-	lockNames atomic.Int64        // how many channels and patterns that begin with lockEvents have subscribers; readable without mu
+	lockNames lockNames           // readable without mu
 }
 
 var (
@@ -290,9 +292,10 @@ func (h *Hub) Subscribers(kind store.PublishKind, channel string) int {
 	return h.count(subChannel, channel)
 }
 
-// Listens reports whether this node has subscribers or tracking clients. It takes no lock, because the Raft code calls it for every answer
-// to the leader.
-func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
+// Listens reports whether this node has subscribers or tracking clients, to whom each message goes at once. That costs the leader a request
+// for each entry, so events of locks, to which dashboards listen, may come some ms later. Listens takes no lock, because the Raft code calls it
+// for every answer to the leader.
+func (h *Hub) Listens() bool { return h.hurried.Load() > 0 || h.tracker.clients.Load() > 0 }
 
 // deliver sends a message to subscribers. The argument words has the message's elements except the first (such as "message"); words[0] is
 // the name.
@@ -324,6 +327,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 		subs, is := all.get(name)
 		if !is {
 			h.heard.Add(1)
+			h.hurried.Add(hurries(name))
 			subs = &subscribers{}
 			all.put(name, subs)
 			h.watchLocks(kind, name, subs)
@@ -333,6 +337,13 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 		s.holds(subscriptionCost + int64(len(name)))
 	}
 	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
+}
+
+// hurries returns 1 for the name of a channel or a pattern whose messages go to subscribers at once, else 0 (Listens). A channel of an
+// owner, as granted:me, is what the owner waits for.
+func hurries(name string) int64 {
+	_, event, _ := strings.Cut(name, "__:")
+	return store.Flag(!strings.HasPrefix(name, lockEvents) || strings.Contains(event, ":")).Int
 }
 
 // unsubscribe removes a subscription, if the session has it. In any case it puts a confirmation into the session's output.
@@ -352,6 +363,7 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	subs.drop(s)
 	if len(subs.m) == 0 {
 		h.heard.Add(-1)
+		h.hurried.Add(-hurries(name))
 		all.drop(name)
 		h.leaveLocks(kind, name)
 	}

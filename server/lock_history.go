@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"lockstep/server/history"
 	"lockstep/store"
@@ -26,12 +27,26 @@ const lockEvents = store.LockChannels
 // lockAudit are the values of the parameter lock-audit.
 var lockAudit = []string{"no", "yes", "all"}
 
+// lockNames counts the channels for events of locks that have subscribers, by event, and at index 0 the patterns.
+type lockNames [store.LockGap + 1]atomic.Int64
+
+// add counts a channel or a pattern. It leaves out a channel that no event has.
+func (n *lockNames) add(kind subKind, name string, by int64) {
+	if kind == subPattern {
+		n[0].Add(by)
+	} else if _, event, is := strings.Cut(name, "__:"); is {
+		if how, known := store.LockHowOf(event); known {
+			n[how].Add(by)
+		}
+	}
+}
+
 // watchLocks notes a new subscription. The caller holds mu.
 func (h *Hub) watchLocks(kind subKind, name string, subs *subscribers) {
 	if kind == subShard || !strings.HasPrefix(name, lockEvents) {
 		return
 	}
-	h.lockNames.Add(1)
+	h.lockNames.add(kind, name, 1)
 	if kind == subPattern {
 		h.watchers.put(name, subs)
 	}
@@ -42,7 +57,7 @@ func (h *Hub) leaveLocks(kind subKind, name string) {
 	if kind == subShard || !strings.HasPrefix(name, lockEvents) {
 		return
 	}
-	h.lockNames.Add(-1)
+	h.lockNames.add(kind, name, -1)
 	if kind == subPattern {
 		h.watchers.drop(name)
 	}
@@ -66,7 +81,7 @@ func (h *Hub) Locks() *history.History { return h.locks }
 
 // tellOfLock publishes an event to the subscribers of this node. LOCK.FORCE and LOCK.REVOKE publish theirs themselves.
 func (h *Hub) tellOfLock(e history.Event) {
-	if h.lockNames.Load() == 0 || e.Kind == "" || e.How == store.LockForced || e.How == store.LockRevoked {
+	if h.lockNames[0].Load()+h.lockNames[e.How].Load() == 0 || e.Kind == "" || e.How == store.LockForced || e.How == store.LockRevoked {
 		return
 	}
 	channel := lockEvents + strconv.Itoa(e.DB) + "__:" + e.How.String()
@@ -175,24 +190,29 @@ func doLockHistory(s *session, args [][]byte) store.Reply {
 	if fault := q.parse(args[1:]); fault != "" {
 		return store.Err(fault)
 	}
-	each := func(fn func(e *history.Event) bool) {
-		s.srv.hub.locks.Each(func(e *history.Event) bool {
-			s.works()
-			return !q.wants(e) || e.Kind != "" && !s.mayKnow(e.Key) || fn(e)
-		})
+	wants := func(e *history.Event) bool {
+		s.works()
+		return q.wants(e) && (e.Kind == "" || s.mayKnow(e.Key))
 	}
-	skip := int64(0)
+	key := q.key
+	if q.all {
+		key = ""
+	}
+	view, skip := s.srv.hub.locks.View().From(uint64(q.from)), int64(0)
 	if q.latest {
-		skip = -q.count
-		each(func(*history.Event) bool { skip++; return true })
+		view, skip = view.Latest(q.count, key, wants)
+		skip = max(skip-q.count, 0)
 	}
 	b, n := s.build(), int64(0)
-	each(func(e *history.Event) bool {
+	view.Each(key, func(e *history.Event) bool {
+		if !wants(e) {
+			return true
+		}
 		if n++; n <= skip {
 			return true
 		}
 		s.srv.hub.locks.Name(e)
-		return b.add(eventReply(e)) && n-max(skip, 0) < q.count
+		return b.add(eventReply(e)) && n-skip < q.count
 	})
 	return b.reply(store.Array)
 }
@@ -318,7 +338,7 @@ func (s *session) busiest(top int) store.Reply {
 		return store.List(rows...)
 	}
 	db, places := s.database(), map[string]int{} // there may be a lock for each event, and few of them are shown
-	s.srv.hub.locks.Each(func(e *history.Event) bool {
+	s.srv.hub.locks.View().Each("", func(e *history.Event) bool {
 		s.works()
 		if e.DB != db || e.Kind == "" {
 			return true

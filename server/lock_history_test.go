@@ -39,7 +39,9 @@ func TestLockMessages(t *testing.T) {
 	}
 	one.do("UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$19\r\n__lock@3__:released\r\n:0\r\n")
 	some.conn.Close()
-	until(t, "both to be forgotten", func() bool { return ts.hub.lockNames.Load() == 0 })
+	until(t, "both to be forgotten", func() bool {
+		return ts.hub.lockNames[0].Load() == 0 && ts.hub.lockNames[store.LockReleased].Load() == 0
+	})
 	ts.hub.mu.RLock()
 	defer ts.hub.mu.RUnlock()
 	if n := ts.hub.watchers.len(); n != 0 {
@@ -47,14 +49,14 @@ func TestLockMessages(t *testing.T) {
 	}
 }
 
-// TestOtherEventsCostNoMessage: a client that listens to seldom events does not make the node write a message for each grant.
-func TestOtherEventsCostNoMessage(t *testing.T) {
+// TestOtherEventsCostNothing: a client that listens to seldom events gives the node no work for each grant.
+func TestOtherEventsCostNothing(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
 	c.do("SUBSCRIBE __lock@0__:forced", "*3\r\n$9\r\nsubscribe\r\n$17\r\n__lock@0__:forced\r\n:1\r\n")
 	e := history.Event{LockEvent: store.LockEvent{How: store.LockGranted, Key: "k", Kind: "plain", Owner: "a", Token: 7, Holds: 1}}
-	if n := testing.AllocsPerRun(100, func() { ts.hub.tellOfLock(e) }); n > 1 {
-		t.Errorf("%.0f allocations: more than the name of the channel", n)
+	if n := testing.AllocsPerRun(100, func() { ts.hub.tellOfLock(e) }); n > 0 {
+		t.Errorf("%.0f allocations", n)
 	}
 }
 
@@ -115,7 +117,7 @@ func TestHistoryInScripts(t *testing.T) {
 	for i := range 10_000 {
 		ts.locked(uint64(i), store.LockEvent{How: store.LockGranted, Key: "k", Kind: "plain", Owner: "a", Holds: 1})
 	}
-	for _, args := range [][]string{{"lock.history", "other"}, {"lock.stats"}} {
+	for _, args := range [][]string{{"lock.history", "k", "count", "10000"}, {"lock.stats"}} {
 		looks := 0
 		c := &store.Ctx{Txn: store.New().Begin(store.Time{}, 1, store.Env{}), Watch: func() { looks++ }}
 		for _, arg := range args {

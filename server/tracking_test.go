@@ -224,7 +224,7 @@ func TestHeldBackIsBounded(t *testing.T) {
 	c.do("PING", "+PONG\r\n")
 }
 
-// TestWhoListens: Hub.Listens reports true while there are subscribers of any kind, or clients that track keys.
+// TestWhoListens: Hub.Listens reports true while there are subscribers of any kind but those of events of locks, or clients that track keys.
 func TestWhoListens(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -239,6 +239,19 @@ func TestWhoListens(t *testing.T) {
 			}
 		}
 	}
+	for _, word := range []string{"subscribe", "psubscribe"} {
+		c.do(word+" __lock@0__:forced", fmt.Sprintf("*3\r\n%s%s:%d\r\n", bulk(word), bulk("__lock@0__:forced"), len(word)-8))
+	}
+	if ts.hub.Listens() {
+		t.Error("a listener of events of locks hurries all entries")
+	}
+	own := ts.dial(t)
+	own.do("subscribe __lock@0__:granted:me", fmt.Sprintf("*3\r\n%s%s:1\r\n", bulk("subscribe"), bulk("__lock@0__:granted:me")))
+	if !ts.hub.Listens() {
+		t.Error("an owner in a queue waits for the next entry to learn that it has the lock")
+	}
+	own.conn.Close()
+	ts.await(func() bool { return !ts.hub.Listens() })
 	tracks := ts.tracker(t, "")
 	if !ts.hub.Listens() {
 		t.Error("nobody listens while a client tracks keys")

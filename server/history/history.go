@@ -163,23 +163,73 @@ func (h *History) Counts() map[string]Counts {
 	return list
 }
 
-// Each calls fn with the kept events, the oldest first, until fn returns false. Their clients have no names (Name). Events may come meanwhile. The first event is a gap if older
-// ones have been dropped.
-func (h *History) Each(fn func(e *Event) bool) {
+// View returns the events that are kept now.
+func (h *History) View() View {
 	h.mu.Lock()
-	blocks, dropped := h.ring.view()
-	h.mu.Unlock()
-	if dropped != nil && !fn(dropped) {
+	defer h.mu.Unlock()
+	return h.ring.view()
+}
+
+// View is a part of a history, which no longer changes. Its events have no names of clients (Name).
+type View struct {
+	blocks  [][]byte
+	names   []*filter
+	dropped *Event // a gap before the first block; nil: none
+}
+
+// Each calls fn with the events, the oldest first, until fn returns false. It may leave out events of other locks than key ("": none). The
+// first event is a gap if older ones have been dropped.
+func (v View) Each(key string, fn func(e *Event) bool) {
+	if v.dropped != nil && !fn(v.dropped) {
 		return
 	}
-	var e Event
-	for _, b := range blocks {
-		for len(b) > 0 {
-			if b = e.read(b); !fn(&e) {
-				return
-			}
+	for i := range v.blocks {
+		if !v.eachOf(i, key, fn) {
+			return
 		}
 	}
+}
+
+// eachOf does the work of Each for one block. It returns false if fn has.
+func (v View) eachOf(i int, key string, fn func(e *Event) bool) bool {
+	if key != "" && !v.names[i].may(key) {
+		return true
+	}
+	var e Event
+	for b := v.blocks[i]; len(b) > 0; {
+		if b = e.read(b); !fn(&e) {
+			return false
+		}
+	}
+	return true
+}
+
+// From returns a part of the view that has all events of the write sets from seq on.
+func (v View) From(seq uint64) View {
+	for len(v.blocks) > 1 && v.names[0].last < seq {
+		v = View{blocks: v.blocks[1:], names: v.names[1:]}
+	}
+	return v
+}
+
+// Latest returns the end of the view that has the last n events for which wants returns true, or all if there are fewer, and how many such
+// events it has: the first block may have more of them.
+func (v View) Latest(n int64, key string, wants func(e *Event) bool) (end View, has int64) {
+	for i := len(v.blocks) - 1; i >= 0; i-- {
+		v.eachOf(i, key, func(e *Event) bool {
+			if wants(e) {
+				has++
+			}
+			return true
+		})
+		if has >= n {
+			return View{blocks: v.blocks[i:], names: v.names[i:]}, has
+		}
+	}
+	if v.dropped != nil && wants(v.dropped) {
+		has++
+	}
+	return v, has
 }
 
 // Cursor is a place between two events. The zero Cursor is before the first one.

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func event(i int) store.LockEvent {
 }
 
 func kept(h *History) (list []Event) {
-	h.Each(func(e *Event) bool {
+	h.View().Each("", func(e *Event) bool {
 		list = append(list, *e)
 		return true
 	})
@@ -70,6 +71,62 @@ func TestRing(t *testing.T) {
 	}
 	if got := h.Counts()["plain"][store.LockGranted]; got != n {
 		t.Errorf("counted %d", got)
+	}
+}
+
+// TestView: what a reader of one lock, of the latest events or of those from a number on gets is what it would find among all events, with
+// those that concern every lock.
+func TestView(t *testing.T) {
+	h := New(6*blockSize, Every, nil)
+	for i := range 6000 {
+		e := event(i % 97)
+		if i%211 == 0 {
+			e = event(1000 + i)
+		}
+		if i == 4000 {
+			e = store.LockEvent{How: store.LockFlushed, DB: 3}
+		}
+		h.Locked(uint64(i), store.Time{}, []store.LockEvent{e})
+	}
+	all, decoded := kept(h), 0
+	for _, key := range []string{"key3", "key3110", "key6064", "nothing"} {
+		wants := func(e *Event) bool { return e.Kind == "" || e.Key == key }
+		list := func(v View) (seqs []uint64) {
+			v.Each(key, func(e *Event) bool {
+				if decoded++; wants(e) {
+					seqs = append(seqs, e.Seq)
+				}
+				return true
+			})
+			return seqs
+		}
+		var want []uint64
+		for i := range all {
+			if wants(&all[i]) {
+				want = append(want, all[i].Seq)
+			}
+		}
+		decoded = 0
+		if got := list(h.View()); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", key, got, want)
+		}
+		if key != "key3" && decoded > len(all)*3/4 {
+			t.Errorf("%s: %d of %d events were decoded", key, decoded, len(all))
+		}
+		for n := 1; n <= len(want)+1; n++ {
+			v, has := h.View().Latest(int64(n), key, wants)
+			got := list(v)
+			if int64(len(got)) != has || len(got) < min(n, len(want)) || !slices.Equal(got, want[len(want)-len(got):]) {
+				t.Errorf("%s, the last %d: %d %v, want the end of %v", key, n, has, got, want)
+			}
+		}
+		for from := range uint64(6100) {
+			got := list(h.View().From(from))
+			at, _ := slices.BinarySearch(want, from)
+			if !slices.Equal(got[max(len(got)-len(want)+at, 0):], want[at:]) {
+				t.Fatalf("%s, from %d: %v, want the end of %v", key, from, got, want)
+			}
+		}
 	}
 }
 
