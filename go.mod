@@ -1,4 +1,4 @@
-module lockstep
+module github.com/lockstep-io/lockstep
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module lockstep/bench
+module github.com/lockstep-io/lockstep/bench
 
 go 1.26.0
 
@@ -10,7 +10,7 @@ require (
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	google.golang.org/grpc v1.83.2
-	lockstep v0.0.0
+	github.com/lockstep-io/lockstep v0.0.0
 )
 
 require (
@@ -31,4 +31,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace lockstep => ../
+replace github.com/lockstep-io/lockstep => ../

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 
 	"fmt"
 	"log/slog"
@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // adversary runs clients against a log and a link that misbehave, and checks

@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"testing"
 
-	"lockstep/luavm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The hot path makes few allocations for one request. The limits are the measured numbers.

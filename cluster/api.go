@@ -3,10 +3,10 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/peers"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // What a session submits.

@@ -124,7 +124,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		top, _, _ := strings.Cut(path, "/")
 		from, layered := level[top]
 		for _, imported := range imports(f) {
-			rest, ours := strings.CutPrefix(imported, "lockstep/")
+			rest, ours := strings.CutPrefix(imported, "github.com/lockstep-io/lockstep/")
 			if !ours {
 				continue
 			}
@@ -234,7 +234,7 @@ func TestRoomsImportNoMore(t *testing.T) {
 			seen[room] = map[string]bool{}
 		}
 		for _, imported := range imports(f) {
-			if rest, ours := strings.CutPrefix(imported, "lockstep/"); ours {
+			if rest, ours := strings.CutPrefix(imported, "github.com/lockstep-io/lockstep/"); ours {
 				seen[room][rest] = true
 			}
 		}
@@ -299,7 +299,7 @@ func modulesUsed(t *testing.T) []string {
 func moduleOf(path string, modules []string) string {
 	found := ""
 	for _, m := range modules {
-		if m != "lockstep" && (path == m || strings.HasPrefix(path, m+"/")) && len(m) > len(found) {
+		if m != "github.com/lockstep-io/lockstep" && (path == m || strings.HasPrefix(path, m+"/")) && len(m) > len(found) {
 			found = m
 		}
 	}

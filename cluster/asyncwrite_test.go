@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
 )
 
 // gates puts the files of each node behind a gate: while the gate is shut, no write to the log ends.

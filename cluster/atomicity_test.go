@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // exec submits a transaction to a node.

@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Backup is a backup that is written while it is read.

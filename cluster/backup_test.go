@@ -15,10 +15,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // backupOf reads a whole backup of a node.

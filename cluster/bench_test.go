@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockstep/conformance/ports"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // BenchmarkSubmit measures SET NX PX through the sequencer at 50 concurrent

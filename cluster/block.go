@@ -4,9 +4,9 @@ import (
 	"container/heap"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Blocking commands, on the node that the client is connected to.

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 
 	"fmt"
 	"log/slog"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // produce pushes elements one after the other, and notes the replies.

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // changeLeader deposes the first node and elects it again. The writes are those of another leader in between.

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // Blocked clients do not notice a change of leader, and their timeouts do not begin anew.

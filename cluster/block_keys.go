@@ -6,7 +6,7 @@ import (
 	"iter"
 	"slices"
 
-	"lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
 )
 
 // A client of very many keys would take long to put into as many queues. So it has an index of its keys instead, in which the

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A client of very many keys is in no queue until one of them is ready, but is served in the order of arrival.

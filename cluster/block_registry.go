@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // blockRegistry holds the blocking commands of this node's clients. The goroutine run ends them at their timeouts, and sends them

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 
 	"fmt"
 	"log/slog"
@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // pair is a node that leads, and a second one that forwards to the first and

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // blockAs begins a blocking command of the user "waits". sent counts its sendings, at each of which users gives the version of

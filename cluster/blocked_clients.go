@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in the queues of its

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // How the leader serves the frames of claims and of blocking commands.

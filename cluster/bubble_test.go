@@ -7,8 +7,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
 )
 
 // The tests in a bubble run three real nodes with the real hashicorp/raft and its log on disk. The network is in memory and time

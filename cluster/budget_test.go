@@ -1,8 +1,8 @@
 package cluster
 
 import (
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
 	"io"
-	"lockstep/cluster/internal/forward"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Scripts that run for long. Evaluation holds the state machine's lock, which a leader's Raft does not need: leadership stays.

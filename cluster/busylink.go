@@ -3,8 +3,8 @@ package cluster
 import (
 	"errors"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A leader that runs a long script answers a follower's claim with BUSY. Until the claim is accepted, the follower answers its

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // newBusyPair returns a pair whose link is cut. On its leader the command RUN runs as a script that SCRIPT KILL can end.

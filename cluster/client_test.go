@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // Large requests that wait for their turn end, without being run, when their clients are cut off.

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // Questions to other nodes for their clients: LOCK.INFO and LOCK.LIST tell the addresses of those that hold locks.

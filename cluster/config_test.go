@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 func TestDefaultIsValid(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // consensus is what a node needs of Raft: a log that a majority has on disk. A test can replace Raft by an

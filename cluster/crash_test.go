@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
 )
 
 // When the power fails in any step of the disk, a single node loses nothing that was acknowledged.

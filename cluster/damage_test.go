@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // flip changes a bit in the middle of a file.

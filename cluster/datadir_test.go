@@ -17,9 +17,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft-wal/metadb"
 
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The files of a data directory, for tests that damage them.

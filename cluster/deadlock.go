@@ -3,7 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Deadlocks. An owner that begins to wait for a lock may close a circle: each owner of the circle holds a lock and waits for that of the

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // blockOn runs a blocking command on a node and waits for its reply.

@@ -4,8 +4,8 @@ import (
 	"io"
 	"sync/atomic"
 
-	"lockstep/cluster/brake"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // earlierStates are the states that are still read for a hash or a backup. Memory keeps their data, also what has been

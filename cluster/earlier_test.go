@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/brake"
 )
 
 // When memory is short, a write that copies data waits for the running hash and cancels a slow backup.

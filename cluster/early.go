@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // The order of blocked clients through a change of leader.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // narrowFiles are the files of a disk that reserves at most room bytes at once, and reports free bytes of free space.

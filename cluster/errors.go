@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // What can become of a submission. A client may resend a command only after "not executed", never after "unknown".

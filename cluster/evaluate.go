@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/fair"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // evaluate runs requests until the batch is full, also those for which it waits (fair.Gatherer). The entry is nil if there is

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // together queues pipelines while an entry is in flight. So the leader evaluates them as one batch,

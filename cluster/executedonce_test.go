@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestJ1 to TestJ20 stand for twenty real failures of other lock services or their clients. conformance/broken breaks this

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // expired returns how many keys the log has deleted at their deadline.

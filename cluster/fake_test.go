@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const ms = time.Millisecond

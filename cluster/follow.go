@@ -7,12 +7,12 @@ import (
 	"net"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/peers"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const (

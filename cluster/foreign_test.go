@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/forward"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // twins starts two clusters whose nodes have the same ids, each led by its n1. The other cluster has applied more.

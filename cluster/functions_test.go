@@ -3,7 +3,7 @@ package cluster
 import (
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // library is an engine with one function, TAKE, which keeps in a local of its library whether it was called.

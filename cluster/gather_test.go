@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Clients that have just been answered send again, one after the other: the leader waits

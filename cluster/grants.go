@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // A client counts its lease from the reply. A reply can be late in four ways:

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // waitLine is a command that waits for many keys.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A reply is not held for the leases of an earlier request in the same submission.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // A leader's address may by now belong to another cluster's node of the same id. So the handshakes of a link name the cluster and

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // When n2's address leads to n4, the answers of n4 do not count twice.

@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A client that takes a lock does not wait for large replies, of which a node has only a few in memory at a time.

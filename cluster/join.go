@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/peers"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // A new node asks any member to add it to the cluster, after bind. The connection to the member's peer port begins with 'J' and

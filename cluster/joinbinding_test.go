@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // anotherThree starts another cluster, with the ids m1, m2 and m3.

@@ -9,8 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"lockstep/cluster/internal/frame"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // FuzzJoin gives any bytes to both ends of the join protocol. An accepted request has an id and an address fit to be stored.

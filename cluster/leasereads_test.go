@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // promised is for how long a follower promises to send no vote (package raftnode).

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Every node serves every client: what one has acknowledged, all can read.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A result that cannot be read, or has no reply or too many, proves nothing, so its request must not be sent again.

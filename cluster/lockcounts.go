@@ -3,8 +3,8 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/tally"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lockCounter counts the events of locks, and passes them on. Every node notes since when locks are held, because it may lead when they end;

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Locks that waiting clients get, on the nodes of these clients.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Clients that ask for a lock again and again (SET NX, scripts) wait for it, too. The leader remembers the last ones: they are in no state, and a

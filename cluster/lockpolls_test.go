@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // LOCK.WAITERS shows an owner that has asked again and again, from the second time on, until it has not asked for a while or has got the lock.

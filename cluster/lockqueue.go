@@ -3,7 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The queues of clients that wait for locks, on the leader. Each client waits until its key is free.

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A command whose empty result deletes the key hands the lock on, too.

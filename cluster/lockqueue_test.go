@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // grantedLock expects that a reply to LOCK.ACQUIRE is there and grants the lock. It returns the token.

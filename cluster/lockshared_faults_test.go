@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A client that left with its lock comes back, and renews a lease that MAXHOLD does not let grow, or takes the lock again: its old node does

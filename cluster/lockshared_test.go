@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Locks that several owners may hold, each with a lease of its own, and the clients that wait for them.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
 )
 
 // Long reads go behind all other requests, so that a client that takes a lock waits for one of them, not for all. Their order may

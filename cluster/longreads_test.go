@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // While long reads of thirty clients wait, each lock of another client waits for at most one batch of them. All are run in order.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // longScript watches the running script. After runsAfter it tells the node of the script's client; at the busy threshold it

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // allMet waits until every running node has met all others' directories.

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/cluster/tally"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Measures are what a node counts from its start on, for /metrics.

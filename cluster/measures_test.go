@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/tally"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // kindCounts returns what a node has counted about the locks of a kind.

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/cluster/internal/roster"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // Any node passes a request for a change to the leader, and repeats it if the outcome is unknown. A repeated change does no harm.

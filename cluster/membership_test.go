@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/conformance/ports"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // wired returns three nodes that are not started yet and give new members their vote soon, and their wires.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/brake"
 )
 
 // TestEvaluationWaitsForTheCollector: near the memory limit, the sequencer waits until the garbage collector has freed what is no

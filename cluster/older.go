@@ -1,6 +1,6 @@
 package cluster
 
-import "lockstep/cluster/internal/forward"
+import "github.com/lockstep-io/lockstep/cluster/internal/forward"
 
 // A leader of version 0.1.0 answers OK to some commands that it does not carry out. A command that it does not know ends its link to the
 // node that has sent it.

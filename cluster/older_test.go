@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestOlderLeader: a node knows from the link, or without a leader from the members, when its commands may reach version 0.1.0.

@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/forward"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A node numbers each write that it forwards to the leader, or that has waited for a leader (ticket). If the leader or the link

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/forward"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // carried returns a link from the peer b to n. n has accepted the link.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // slowSnapshots is a disk to which no snapshot is written fast.

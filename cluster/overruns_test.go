@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestNextLeaderKnowsOverruns: the next leader keeps a user's shortened time limit.

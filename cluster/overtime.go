@@ -3,9 +3,9 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/fair"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // All other requests wait while a script or a command runs. So at the time limit of scripts, the leader stops a script, a

@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
 )
 
 // OwnKind is a kind of heavy work that a node does by itself, for one client at a time.

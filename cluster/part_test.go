@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A pipeline with large replies or writes runs in parts. A part that is sent again gets the replies of the first time.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
 )
 
 // How this package and the real hashicorp/raft work together, in virtual time (see bubble_test.go): elections, handovers,

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/peers"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // FuzzPeerPort sends any bytes. A port that requires proof answers only with TLS. At another, no protocol panics or allocates

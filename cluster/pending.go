@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // pendingBatches holds the proposals of this node whose fate is not known yet. Of all entries evaluated on one state,

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // A snapshot makes the node give up exactly the batches that were evaluated before the snapshot's state.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The replies to WAIT and WAITAOF. A member has all entries up to its commit index on disk: it learns of no commit beyond them.

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"context"
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 	"net"
 	"sync"
 	"sync/atomic"

@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 	"log/slog"
 	"net"
 	"strings"

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A directory at its quota refuses additions, but no releases or renewals, until deletions make room.

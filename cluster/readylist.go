@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // readyList lists the keys whose blocked clients have to be served, each key once. The element anyKey, after SWAPDB, stands for a

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Survey says what a data directory holds on which no node runs.

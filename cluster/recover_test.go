@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func yes(*Survey) (bool, error) { return true, nil }

@@ -3,7 +3,7 @@ package cluster
 import (
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The blocking commands of a node's clients end when the node has been removed: without a timeout they would wait for ever.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
 )
 
 // A removed node that keeps running is not taken for the new node with its id, even if it asks the members first.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // longLog is more entries than Raft hands to a state machine that does not keep up: at most 128 times 64.

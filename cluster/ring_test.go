@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // nodeTime is the clock of one node. It shows another time than the clocks of the other nodes, and its rate differs a little

@@ -3,8 +3,8 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A leader refuses long requests for which a majority has no disk room. Otherwise each node in turn would lead, store nothing, and be

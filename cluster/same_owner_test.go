@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // With SameOwnerNX, a Redlock client that takes one cluster's nodes for separate servers gets its lock. Otherwise a node logs the

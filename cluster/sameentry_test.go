@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestLockReplacedInTheSameEntry: an owner is told OK late only if the entry that granted the lock has not replaced it.

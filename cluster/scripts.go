@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // scriptQuestion is the first byte of a kill frame. After it comes the version of the users by which the asking node has checked its

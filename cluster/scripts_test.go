@@ -5,9 +5,9 @@ import (
 	"net"
 	"testing"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestStatsWaitForThePeer: while much output waits for a peer, the answers to FUNCTION STATS of that peer's clients

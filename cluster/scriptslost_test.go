@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"testing"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestKillWhoseAnswerIsLost: the client is told INDETERMINATE, because the leader may have ended the script.

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // limited is an engine of scripts that sleep, with a time limit.

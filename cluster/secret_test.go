@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 )
 
 // Nodes with one secret form a cluster. A node with another secret gets no answer.

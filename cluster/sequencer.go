@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/fair"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The order of requests on the leader.

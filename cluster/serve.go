@@ -10,16 +10,16 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/peers"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // serveForward serves the connection of a peer that forwards requests to this node.

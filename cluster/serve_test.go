@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
 	"net"
 	"testing"
 )

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // writes makes the log note how large its entries are. It returns a function that returns the size of the largest one.

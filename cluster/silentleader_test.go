@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // When the leader of a busy cluster falls silent, a follower without the last entries hardly delays the election of the other one.

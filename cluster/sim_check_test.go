@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The checks of a simulated run. The operations on each key must have an order that explains their replies (linearizability). Each

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The clients of the simulation. Each has one request in flight, and does what lock libraries do.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // simPlan is what a seed decides. A run has only a few kinds of faults, because some bugs show only without other faults.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The model of a lock with several holders (simShare, simPermit). Each grant has an owner of its own.

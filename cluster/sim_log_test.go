@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // simLog keeps only Raft's promises: entries have one order; an entry that its leader knows to be committed stays; a replaced leader

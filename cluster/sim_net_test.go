@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The network of the simulation. A connection delivers in order, when the seed says, and may end at any time.

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/internal/peers"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/luavm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // simNode is a machine of the simulation. It has the process, if one runs, and everything that

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // What the log says about operations: whether and when they were executed, and in which order clients got a lock.

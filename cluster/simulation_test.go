@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // environment returns the number in the environment variable name. If the variable is not set, it returns the parameter

@@ -3,8 +3,8 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
 )
 
 // SlowRequest is a request that has taken longer than Config.SlowFrom, and where the time went. If it came from another node, both nodes

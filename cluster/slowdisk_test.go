@@ -10,10 +10,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/luavm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // slowDisk is the machine's disk, with syncs that take as long as the test says.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // A leader stops in two steps. HandOver transfers leadership, and waits for the outcomes of the requests that this leader has taken.

@@ -3,8 +3,8 @@ package cluster
 import (
 	"bufio"
 	"errors"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
 	"io"
-	"lockstep/cluster/internal/peers"
 	"net"
 	"testing"
 	"testing/synctest"

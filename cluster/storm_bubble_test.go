@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // storm is a cluster with constant faults, and its clients.

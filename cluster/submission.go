@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/fair"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Submission is a pipeline of commands on its way through the cluster. Between SubmitAsync and Done it belongs to the node.

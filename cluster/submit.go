@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // How a submission finds the leader and waits through an election.

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/peers"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // ballot is a log of a cluster of four voters and a non-voter, led by n0.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A request that is sent again after a long suspension is not executed twice, although a leader keeps no answer for so long.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
 )
 
 // A request whose script has run for long when the link to its leader ends does not reach the next leader. Others are sent again.

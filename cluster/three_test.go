@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/conformance/ports"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // three is a cluster of three real nodes in this process, over loopback and

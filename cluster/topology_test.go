@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/peers"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peers"
 )
 
 // discoverable gives each of the three nodes addresses that it announces.

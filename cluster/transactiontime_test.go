@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A transaction of many commands has the time limit of a script.

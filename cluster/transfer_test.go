@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // crampedFiles are files on a disk that is full at times.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // heldLocks takes locks through all nodes. It returns a function that checks, through the given nodes, that each lock still

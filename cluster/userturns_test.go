@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 var makeUser = store.Command{Name: "makeuser", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/forward"
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 )
 
 // A node tells a peer of another version its own version, and logs which of the two must be upgraded.

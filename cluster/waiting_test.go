@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/forward"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/forward"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A client's goroutine on an ephemeral node does not run another client's long command, so the first client's lease outlasts the

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Requests that wait for a leader go on in order of arrival, whether the node then leads or follows.

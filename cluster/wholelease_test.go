@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // renewCommand renews a lock of its owner: key, owner, milliseconds.

@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
 )
 
 // Long evaluations make requests heavy work (package fair). The process's processor time counts if it is less: a busy machine may have

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // stopped is the clock of a process that uses no processor time: the system has stopped it.

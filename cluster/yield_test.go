@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/fair"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 var (

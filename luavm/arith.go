@@ -3,8 +3,8 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // stringArithmetic has the arithmetic operators, by the names of their metamethods, for operations in which at least one operand is

@@ -6,9 +6,9 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
-	"lockstep/luavm/internal/interp"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestLargeArgumentsAreLetGo: the engine keeps no large argument of a call that has ended.

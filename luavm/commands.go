@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Commands returns the rows of the command table for the scripting commands.

@@ -3,9 +3,9 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/clib"
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // beforeConcat prepares a concatenation, from right to left: it charges for the result, and formats numbers as C Lua does. Values left of

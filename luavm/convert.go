@@ -5,8 +5,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // toLua converts a command's reply to a Lua value, by the protocol version that the script has chosen (redis.setresp).

@@ -7,10 +7,10 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/ext"
-	"lockstep/luavm/internal/interp"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/ext"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Options configure an Engine. The zero value gives scripts the default memory

@@ -3,7 +3,7 @@ package luavm
 import (
 	"fmt"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // These are the errors of the scripting commands.

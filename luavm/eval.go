@@ -6,9 +6,9 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/interp"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // chunk is a compiled script.

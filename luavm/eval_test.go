@@ -3,7 +3,7 @@ package luavm
 import (
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // An EVALSHA of the unlock script allocates no memory.

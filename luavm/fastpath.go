@@ -7,9 +7,9 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
-	"lockstep/luavm/internal/interp"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // gopher-lua spends half of the time of a lock's script on frames, tables and allocations. This file runs plain scripts (link.go) without

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // plainGenerator makes random scripts that resemble the scripts of locks. Some of them fail.

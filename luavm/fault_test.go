@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/luavm/internal/interp"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // names returns n names for local variables.
@@ -52,7 +52,7 @@ func TestFaultsEndTheScript(t *testing.T) {
 		if n := w.do(2, "exists", "before", "after").Int; n != 0 {
 			t.Errorf("%s: %d of its writes remain", name, n)
 		}
-		if len(*logged) != 1 || !strings.Contains((*logged)[0], "boom, at lockstep/luavm.faulty") {
+		if len(*logged) != 1 || !strings.Contains((*logged)[0], "boom, at github.com/lockstep-io/lockstep/luavm.faulty") {
 			t.Errorf("%s: logged %q", name, *logged)
 		}
 		if w.e.L == state || !w.tookAllOf(body) {

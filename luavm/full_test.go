@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // full is a store whose data has reached its limit. Its methods run commands as a leader does.

@@ -6,7 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // fcall implements FCALL and FCALL_RO.

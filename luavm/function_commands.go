@@ -4,8 +4,8 @@ import (
 	"math"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // callCommands returns the rows of FCALL, FCALL_RO and FUNCTION.

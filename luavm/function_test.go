@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const counterLibrary = `#!lua name=counter

@@ -3,7 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // handlerSteps is how many instructions a call of an error handler counts as: a handler in Go runs none.

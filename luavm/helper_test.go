@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // world is an engine over a store in memory.

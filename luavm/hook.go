@@ -8,9 +8,9 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/clib"
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // hook is a context whose Done the interpreter calls before every instruction. Done panics to stop a script: a script could catch the end

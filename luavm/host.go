@@ -3,7 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/ext"
+	"github.com/lockstep-io/lockstep/luavm/internal/ext"
 )
 
 // host gives internal/auxlib and internal/ext access to an engine.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/hostile/scripts"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/hostile/scripts"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // TestHostileScripts plays scripts of conformance/hostile/scripts. Each gets the reply that -record recorded from a real server, as

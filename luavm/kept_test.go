@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // liveHeap returns how many bytes the heap holds without garbage.

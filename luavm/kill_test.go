@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // killedIn makes PING kill the script that calls it; answer gets the reply to that kill.

@@ -6,7 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // TestScriptsLeaveNoValues: when a script or function has ended, the engine refers to none of its values.

@@ -7,9 +7,9 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/clib"
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // baseLibrary has the global functions.

@@ -3,8 +3,8 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 var coroutineLibrary = library{

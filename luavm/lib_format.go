@@ -7,7 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // formatSpec is one conversion of a format: %[flags][width][.precision]verb.

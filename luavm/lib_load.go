@@ -6,9 +6,9 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/compile"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/compile"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func (e *Engine) baseLoadString(L *lua.LState) int {

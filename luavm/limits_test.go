@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // tick is a clock that moves by a millisecond whenever it is asked.

@@ -6,7 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // Globals such as redis.call and KEYS never change (sandbox.go), so link makes them constants when it links a script with a Lua state.

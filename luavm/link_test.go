@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/luavm/internal/compile"
+	"github.com/lockstep-io/lockstep/luavm/internal/compile"
 )
 
 // TestLinkSharesConstants: link adds one constant for a name, however often a script uses the name.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestLoadingForACallIsItsTime: if FCALL has to load a library, the loading counts as time of the call.

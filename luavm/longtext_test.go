@@ -8,7 +8,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // tookBy returns the reply to a script, and how many bytes were allocated meanwhile.

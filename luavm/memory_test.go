@@ -9,8 +9,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/compile"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm/internal/compile"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func TestMemoryLimit(t *testing.T) {

@@ -3,7 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // Calls of Lua from Go and of metamethods nest on Go's stack, which must not overflow. C Lua counts such calls (nCcalls), up to 200. Here

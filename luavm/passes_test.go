@@ -10,7 +10,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // longInput is the length of s, the text that each probe uses.

@@ -5,7 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // This file matches Lua patterns as lstrlib.c does: gopher-lua's matcher has

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestWhichCommandsRunLua names the commands that run Lua: the leader itself watches the time of all other commands.

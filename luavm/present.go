@@ -3,8 +3,8 @@ package luavm
 import (
 	"sync"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // presentCall describes the running function, for FUNCTION STATS. A function waits for mu at its start and end, so get must be brief.

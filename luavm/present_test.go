@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // askWhileRunning asks FUNCTION STATS twice while an endless function runs. The result again is how many bytes the second request

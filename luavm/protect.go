@@ -6,7 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // Every protected call goes through the method guarded, because gopher-lua's PCall replaces the panic handler, and clears the registers

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // dumpOf returns the serialized form of libraries with the given code.

@@ -3,8 +3,8 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/ext"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/ext"
 )
 
 // libraries has the library tables of Redis 7.0.15 that scripts see, besides those of internal/ext.

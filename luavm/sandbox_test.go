@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // listGlobals is a script that names everything that scripts can reach.

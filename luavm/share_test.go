@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestCodeTakesAShare: scripts and functions fill at most a quarter of maxmemory.

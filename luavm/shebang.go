@@ -3,8 +3,8 @@ package luavm
 import (
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // scriptFlags holds the flags of a script's first line that have an effect here. The other flags of Redis

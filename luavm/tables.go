@@ -3,7 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // This file charges for a table's growth before it happens, gives a new hash part little room, and removes keys with the value nil.

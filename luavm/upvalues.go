@@ -3,7 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // When an error ends calls, C Lua moves their captured variables out of the registers. gopher-lua would move those of all calls on the

@@ -5,8 +5,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // reword turns an error text of gopher-lua's interpreter into C Lua 5.1's text for

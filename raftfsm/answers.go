@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // The answers make sure that a request which is sent again is executed only once.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // answering returns an entry for the present state of f, with the given answers.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // A backup is a snapshot behind a head that says where and when it was taken (BackupHead):

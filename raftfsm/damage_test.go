@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // An entry with any one bit flipped, or cut off anywhere, is refused.

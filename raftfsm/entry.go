@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // An entry in the log. Integers are unsigned varints unless a width is given.

@@ -3,7 +3,7 @@ package raftfsm
 import (
 	"sync"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Outcome is the result of an entry, the same on every node.

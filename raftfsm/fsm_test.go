@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Of the entries evaluated on one state, the first in the log takes effect. The others never do, wherever they are in the log.

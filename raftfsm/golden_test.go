@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // seen is a KeySink that records what it is told.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // room holds values of the state that goroutines read without the FSM's lock, because the lock is held while a script runs.

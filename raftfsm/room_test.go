@@ -3,7 +3,7 @@ package raftfsm
 import (
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestRoomWhileTheStateIsRead: while a reader has the state locked, other goroutines still get the limits and the scripts that

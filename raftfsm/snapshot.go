@@ -10,8 +10,8 @@ import (
 	"hash/crc32"
 	"io"
 
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // A snapshot:

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Contents describe a state that no node serves.

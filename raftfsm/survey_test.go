@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lookedAt checks that a backup that can be restored can be looked at: ReadFile gives the same facts, and no key makes it panic.

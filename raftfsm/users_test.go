@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // watcher is a sink that records the users that it is told of.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // serveLoops does the work of ServeAs with event loops. served is false if the listener or the configuration rules them out.

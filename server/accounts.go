@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // accounts holds the users as this node knows them from the log. Sessions point to accounts, so new rules apply at once.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestManyUsersAreDeletedAtOnce: one command that deletes or restricts thousands of users looks at each session once.

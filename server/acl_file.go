@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // An ACL file (aclfile) belongs to one node; users belong to the cluster. Only a new cluster, ACL LOAD and ACL SAVE use the file.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // fileServer starts a server with an ACL file that has the given text.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // mayRun returns why the session's user may not run a command; "" if it may.

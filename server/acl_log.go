@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const (

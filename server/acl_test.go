@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/luavm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestRequirePassIsTheDefaultUsers: the password that a node was started with

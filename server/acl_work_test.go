@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestACLCommandsAreWatched: a long command about users calls Ctx.Watch from time to time, because all other commands wait for it.

@@ -1,8 +1,8 @@
 package server
 
 import (
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A node runs only one heavy command of each kind at a time, even if own_work.go would not delay it.

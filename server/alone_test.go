@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // A node runs only one ACL LOAD or ACL SAVE at a time, and the waiting ones take no memory for a file.

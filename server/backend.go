@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Backend is the part of the cluster that the server uses.

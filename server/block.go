@@ -3,8 +3,8 @@ package server
 import (
 	"io"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The server watches the connection of a session that waits, because no command may be served after its client has left.

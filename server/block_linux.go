@@ -1,6 +1,6 @@
 package server
 
-import "lockstep/store"
+import "github.com/lockstep-io/lockstep/store"
 
 // pause lets a connection wait for the end of CLIENT PAUSE. It returns false if the pause has just ended.
 func (l *loop) pause(c *loopConn) bool {

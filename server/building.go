@@ -3,8 +3,8 @@ package server
 import (
 	"math"
 
-	"lockstep/cluster/brake"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // This file counts the memory that grows while one command runs, because even a short command may have a long reply.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"weak"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // For the commands that the session answers itself, the reply, the allocations and what the client holds meanwhile are bounded,

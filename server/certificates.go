@@ -18,7 +18,7 @@ import (
 
 	"github.com/youmark/pkcs8"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // TLSFiles are the TLS settings for clients, named as in redis.conf (tls-cert-file and so on).

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 // unwatchedCertificates makes certificates that no server watches. It returns them with their files and their log.

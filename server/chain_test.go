@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 // The server refuses a chain of more than 5 certificates or with two authorities of one name, and a ClientHello of more than 32768

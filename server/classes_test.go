@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Class J8 of mistakes: an error leaves the connection in MULTI. Here, whatever step fails, EXEC and DISCARD end MULTI.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 func sortSessions(list []*session) {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // This file counts the memory of this node's clients, and cuts off those that hold most. Small changes are counted only once a second.

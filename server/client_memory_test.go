@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // If clients hold too much memory in half commands, queues or unread replies, the server cuts off the largest, and serves the others.

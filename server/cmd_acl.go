@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // aclRows are the ACL commands. The leader runs those about the users, which are replicated. This node runs ACL SAVE and the others.

@@ -1,6 +1,6 @@
 package server
 
-import "lockstep/store"
+import "github.com/lockstep-io/lockstep/store"
 
 // This file has the ACL commands that the leader runs, except ACL LOAD (runACLLoad).
 

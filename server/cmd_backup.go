@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A backup is sent in pieces, each as the reply to one command, so that a slow reader costs the memory of only one piece.

@@ -3,8 +3,8 @@ package server
 import (
 	"strings"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lockstepRows are the server's own administration commands.

@@ -3,7 +3,7 @@ package server
 import (
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func configRows() []row {

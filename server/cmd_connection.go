@@ -3,8 +3,8 @@ package server
 import (
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 func connectionRows() []row {

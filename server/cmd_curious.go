@@ -4,8 +4,8 @@ import (
 	"math"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // curiousRows are LOLWUT, MODULE and MIGRATE, which change nothing here.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // debugCommand is a subcommand of DEBUG. The fields least and most bound the number of arguments, including DEBUG and the subcommand's

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func doFunctionKill(s *session, args [][]byte) store.Reply {

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // memoryRows are the commands about the memory of this node, as Go's runtime reports it.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // observeRows are INFO, MONITOR, SLOWLOG and LATENCY, by which operators see what the node does and what takes long.

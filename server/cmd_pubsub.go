@@ -3,8 +3,8 @@ package server
 import (
 	"slices"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func pubsubRows() []row {

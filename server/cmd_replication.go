@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // replicationRows are Redis's commands about replication. Here Raft replicates, so those without a counterpart return an error or do

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func serverRows() []row {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/cluster"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // clusterRows are the commands of Redis Cluster. The plain listener answers them as a Redis without

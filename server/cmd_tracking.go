@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // trackingOptions are the arguments of CLIENT TRACKING.

@@ -3,7 +3,7 @@ package server
 import (
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // commandDocs holds the reply of COMMAND DOCS for each command.

@@ -1,6 +1,6 @@
 package server
 
-import "lockstep/store"
+import "github.com/lockstep-io/lockstep/store"
 
 // flagName is a flag with the name that COMMAND prints for it. COMMAND prints the names in the order of
 // the lists below.

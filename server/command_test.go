@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
-	"lockstep/conformance/transcript"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // show prints an argument tree in one line.

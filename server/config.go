@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Config is the configuration of a server. Start from Default.

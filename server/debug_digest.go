@@ -7,9 +7,9 @@ import (
 	"encoding/hex"
 	"strconv"
 
-	"lockstep/cluster"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // digest is Redis's hash of one value or of all data: two servers with the same data have the same

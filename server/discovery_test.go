@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/conformance/discovery"
-	"lockstep/conformance/transcript"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/discovery"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // face serves another listener of a test server and returns its address.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A submission has at most maxCalls commands, or fewCalls while manyCalls commands of all clients wait: pipelines could fill a small

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // appendReply appends a reply in RESP2 or RESP3. Types that RESP2 lacks take the shape that Redis gives them.

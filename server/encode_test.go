@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The size that encodedSize foresees for a reply suffices, and is at most a tenth too large.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // These are the errors that clients see. An error that Redis 7.0 has, too, has the text of Redis.

@@ -3,7 +3,7 @@ package server
 import (
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // runEarly runs a queued command before the leader runs the transaction. If runQueued refuses the command now, answerExec tries it

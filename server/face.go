@@ -6,7 +6,7 @@ import (
 	"net"
 	"strconv"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // Face is the mode of Redis that a connection sees. The listener decides it, so that no client mistakes

@@ -5,7 +5,7 @@ import (
 	"io"
 	"syscall"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // Backup returns a backup of more than one piece. The backup is complete if there is a leader.

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // fakeBlocked are the blocking commands of a fakeBackend. Its mu guards the fields.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/luavm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // epoch is the time at which every fake backend starts.

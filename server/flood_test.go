@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // slowKey is a key whose signature takes a while, as an RSA key's does.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestGrantsAreSentBeforeAWait: the reply that grants a lease leaves before the session waits for anything else.

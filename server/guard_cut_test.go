@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestCutCommands: the guard keeps the beginning of a command that is too long for any user, drops the rest, and reads the

@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // parse turns the input in g.buf into commands. It stops early at a fault, before and after a command that is cut short and, for a

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 const (

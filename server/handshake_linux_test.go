@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // TestHandshakeAtItsLimit: the late end of the time limit does not touch a connection whose handshake has succeeded.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/youmark/pkcs8"
 
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 // lines is a log that can be read while it is written.

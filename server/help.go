@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // helpTexts are the HELP replies of redis-server 7.0.15, unchanged because tools compare them with Redis's. A line "= NAME" precedes the

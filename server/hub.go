@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/server/history"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Hub delivers published messages to this node's subscribers. Nodes publish the messages of the log entries that they apply, so all

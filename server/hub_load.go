@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // At the leader, a client that publishes waits for the delivery of its messages. At another node nobody waits. So deliveries may make that

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestPatternsThatTakeLong: the hub cuts off a client with many slow patterns at the first message, but not a client with few.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestWaitsAreNoWork: the time in which a command waits for the leader or the replicas is no work of the node.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // infoSections are the sections of INFO in their order.

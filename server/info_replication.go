@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lead returns the leader's address for this client. If none is known, down is true, and at is the last leader's address or has the host

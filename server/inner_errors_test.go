@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestInnerErrorsAreTold: if a part of a command's work fails, the client gets the error, not a result that seems empty.

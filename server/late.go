@@ -1,6 +1,6 @@
 package server
 
-import "lockstep/store"
+import "github.com/lockstep-io/lockstep/store"
 
 // message is output that answers no command: what a subscription, CLIENT TRACKING or MONITOR sends.
 type message struct {

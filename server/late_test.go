@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/transcript"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestMessagesDuringAnExec: a message that comes during an EXEC follows its replies, in the protocol after the EXEC, and only if the

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // spikeSamples is how many samples of an event the server keeps.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // TestLobby: an honest client gets in although many clients of its address send a ClientHello, nothing more, and connect again whenever

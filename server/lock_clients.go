@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"lockstep/cluster"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // The clients that hold locks: LOCK.INFO and LOCK.LIST tell their addresses and names, which their nodes know. So, outside a transaction, the

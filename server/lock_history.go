@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"lockstep/server/history"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // The history of locks: LOCK.HISTORY, LOCK.STATS, and messages about the events.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/server/history"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // locked tells the server's hub of an event.

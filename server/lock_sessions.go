@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Locks that live as long as a connection (LOCK.ACQUIRE … SESSION).

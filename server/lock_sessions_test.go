@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lockServer is a server whose backend counts tokens, with a client that has a lock by SESSION.

@@ -1,6 +1,6 @@
 package server
 
-import "lockstep/store"
+import "github.com/lockstep-io/lockstep/store"
 
 // addSubscribers adds this node's subscribers to what the leader says of the clients that wait for locks. The leader knows its own.
 func (s *session) addSubscribers(cmd *store.Command, args [][]byte, r store.Reply) store.Reply {

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Tickets (LOCK.ACQUIRE … QUEUE). The connection of a client that has to wait is not busy: the client gets a ticket at once, and stands in the

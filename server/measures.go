@@ -1,8 +1,8 @@
 package server
 
 import (
-	"lockstep/cluster/tally"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // What /metrics shows of the commands. Unlike the figures of INFO, these do not go back at CONFIG RESETSTAT.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // monitors are the clients of MONITOR. They see the commands of this node's clients, and at the leader those that scripts call, except

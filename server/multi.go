@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // This file has transactions. EXEC sends all queued commands that need the log, and the versions from WATCH, to the leader as one call

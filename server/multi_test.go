@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/conformance/transcript"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A whole transaction is one submission to the leader. If no command of the transaction needs the leader, EXEC submits

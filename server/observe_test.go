@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // TestWait: WAIT and WAITAOF return the number of other members that the backend reports.

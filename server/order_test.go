@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestPipelineBehindABlockedCommandAtShutdown: a shutdown closes a blocked client's connection without a reply, because a later reply

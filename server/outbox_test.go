@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // partConn is a connection that takes all output of Write, but only a random part of the output of tryWrite.

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Commands that a node answers itself (CLIENT LIST, AUTH, PING …) never reach the leader, which makes users take turns. So a few

@@ -2,8 +2,8 @@ package server
 
 import (
 	"fmt"
+	"github.com/lockstep-io/lockstep/store"
 	"io"
-	"lockstep/store"
 	"slices"
 	"strings"
 	"testing"

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // params are the parameters of CONFIG GET and CONFIG SET. The map values has them as text; the atomics are for readers that must not wait

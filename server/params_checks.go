@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // checkHz accepts the integers from 0 to math.MaxInt32. As Redis does, it returns the nearest integer from 1 to 500.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The parameters of this node in its configuration file. Those of the whole cluster are in the log, and passwords belong to ACL files.

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestRefusedChangeHasNoEffect: TLS parameters take effect only after the leader has accepted the CONFIG SET. A refused CONFIG SET undoes

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Shared parameters hold for the whole cluster, because the leader follows them when it runs a command. They are replicated state: write

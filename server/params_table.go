@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/server/history"
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // table returns the parameters. Those of describing and accepted have no effect, but clients and tools ask for them.

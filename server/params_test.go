@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
-	"lockstep/conformance/transcript"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestParametersWithAnEffectAreDocumented: docs/operations.md lists exactly the parameters that have an effect.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strconv"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // secrecy are the parameters of TLS. Those with a field of TLSFiles take effect for new connections; those of the last group have no

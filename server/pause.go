@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // pauseMode is the kind of commands that CLIENT PAUSE holds back.

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // sharedLook lets goroutines share one question to the leader: have the users changed? Strangers can cause it as often as they like.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestStrangersShareTheirQuestions: clients with wrong passwords share the questions to the leader. The leader is not asked for each

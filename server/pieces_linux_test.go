@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // cutSocket takes and gives only a few bytes at a time. Each byte of plan is the number of bytes for one call.

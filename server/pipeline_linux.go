@@ -4,9 +4,9 @@ import (
 	"container/list"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/cluster/brake"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // loopConn is a connection that a loop serves. Its pipeline goes through these states:

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestPopulateIsBounded: DEBUG POPULATE refuses a value that no log entry could hold, and more keys than memory has room for.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // join adds a session of a stranger that no loop serves.

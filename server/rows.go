@@ -1,8 +1,8 @@
 package server
 
 import (
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // handler runs a command on the node that the client is connected to, or for a script on the leader (RunInScript).

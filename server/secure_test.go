@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 // If overTLS is true, newTestServer serves TLS, and its clients speak TLS. Only TestOverTLS sets it.

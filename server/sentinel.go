@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A Sentinel is a Server of its own beside the server for data. Raft tells it what a redis-sentinel finds out by asking and voting.

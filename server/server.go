@@ -16,9 +16,9 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"lockstep/cluster"
-	"lockstep/cluster/turns"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Server serves Redis clients.

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/cluster/brake"
-	"lockstep/cluster/turns"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // session is the state of a connection. Its embedded structs differ in which goroutines may use them. Some sessions have no client

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/conformance/transcript"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // pipe connects a client over a pipe without a buffer. wrap may replace the server's end.

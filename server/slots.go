@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"strings"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // slots is how many hash slots a Redis Cluster has.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes all key names, which must count as work, so that other clients do not wait.

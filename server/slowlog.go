@@ -8,8 +8,8 @@ import (
 	"time"
 	"unsafe"
 
-	"lockstep/store"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // The slow log of a node has the commands of its own clients. Unlike Redis, it measures the time until the outcome is safe in the Raft

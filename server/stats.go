@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // stats holds the counters for INFO. They count from the start of the server, or from the last CONFIG RESETSTAT.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestInventedErrorCodes: a script may invent any number of long error codes. The server counts a limited number of them, and keeps

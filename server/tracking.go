@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // This file implements client side caching (CLIENT TRACKING): a client keeps the values that it has read and gets a message when they

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // This file sends clients messages about the keys that a write set has changed. The next write set waits for this, so its cost is bounded:

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // deaf makes a session whose client reads nothing. The session speaks RESP3, and tracks in the way that the argument how gives.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // write applies a write set as the Raft log would, whichever node it comes from.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // target plays transcripts against a server over the fake backend.

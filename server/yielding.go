@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/brake"
 )
 
 // Each connection leaves garbage, and strangers decide how many there are. If memory is scarce, everything waits for the collector, even

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // namePattern is a pattern of keys or channels that a selector allows.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // TestPatternSet: a set of patterns allows what one of its patterns allows.

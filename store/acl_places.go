@@ -3,7 +3,7 @@ package store
 import (
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // places maps the names in a list to their indices: one ACL SETUSER may give very many names.

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Errors in a rule of ACL SETUSER.

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store/codec"
 	"maps"
 	"slices"
 	"strings"

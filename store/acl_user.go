@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Users follow Redis's acl.c. A single selector must allow a command with all its keys and channels.

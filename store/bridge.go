@@ -3,7 +3,7 @@ package store
 import (
 	"strconv"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // What a bridge reads and writes here (cmd/lockstep/internal/bridge). No client can call these commands.

@@ -3,7 +3,7 @@ package store
 import (
 	"math/bits"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // bitCommands are the commands on the bits of strings. Bit 0 is the highest bit of the first byte.

@@ -3,7 +3,7 @@ package store
 import (
 	"strconv"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // counterCommands are the commands on strings that hold numbers.

@@ -3,7 +3,7 @@ package store
 import (
 	"math"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // dumpCommands transfer values from one server to another.

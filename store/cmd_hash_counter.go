@@ -3,7 +3,7 @@ package store
 import (
 	"strconv"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // hashCounterCommands are the commands on hash fields that hold numbers.

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // lcsCommands are the commands that compare strings.

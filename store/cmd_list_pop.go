@@ -3,7 +3,7 @@ package store
 import (
 	"bytes"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // listPopCommands are the commands that take elements from the ends of lists.

@@ -3,7 +3,7 @@ package store
 import (
 	"math"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // listSearchCommands are the commands that look for elements of lists.

@@ -3,7 +3,7 @@ package store
 import (
 	"strconv"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // lockCommands are the commands about the tokens of locks (tokens.go).

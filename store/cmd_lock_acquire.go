@@ -3,7 +3,7 @@ package store
 import (
 	"strconv"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // The native lock. It has the form of other clients' locks, so that one name excludes all of them: a plain lock is a string whose value is

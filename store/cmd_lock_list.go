@@ -3,7 +3,7 @@ package store
 import (
 	"slices"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // lockList are the options of LOCK.LIST.

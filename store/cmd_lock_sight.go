@@ -1,6 +1,6 @@
 package store
 
-import "lockstep/store/redistext"
+import "github.com/lockstep-io/lockstep/store/redistext"
 
 // sightCommands show every lock, of whatever client, and end one.
 var sightCommands = []Command{

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // MemoryUsage implements MEMORY USAGE. The reply is the size that counts against maxmemory

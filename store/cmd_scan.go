@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // scanPart is about the largest number of bytes that one call of SCAN, HSCAN, SSCAN or ZSCAN

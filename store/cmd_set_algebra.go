@@ -3,7 +3,7 @@ package store
 import (
 	"slices"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // setAlgebraCommands are the commands that combine sets.

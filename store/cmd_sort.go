@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // sortCommands are SORT and its read-only form SORT_RO.

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // stringRangeCommands are the commands on parts of strings.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // sortedSetAlgebraCommands are the commands that combine sorted sets. They also take sets, whose

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // sortedSetPopCommands are the commands that pop members from the ends of sorted sets or pick

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // sortedSetRangeCommands are the commands that return ranges of sorted sets.

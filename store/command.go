@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Flags say how a command may be called and where it runs.

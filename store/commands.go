@@ -1,7 +1,7 @@
 package store
 
 import (
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Commands returns the rows of all data commands. Each group's table is at the top of the file with

@@ -1,6 +1,6 @@
 package store
 
-import "lockstep/store/redistext"
+import "github.com/lockstep-io/lockstep/store/redistext"
 
 // lockWord is a word behind the owner in LOCK.ACQUIRE, LOCK.RENEW and LOCK.RELEASE.
 type lockWord uint8

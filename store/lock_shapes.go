@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // The shapes of locks that a mark alone does not show. A shape is that of all elements, of which the server looks at lookAtFields at most.

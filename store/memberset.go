@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // MemberSet is the value of a set key: a slice of few integers, ascending as Redis replies, or a tree in hash order for SSCAN.

@@ -3,7 +3,7 @@ package store
 import (
 	"math"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // optionFlags is a set of option words of SET, GETEX and DELEX.

@@ -7,8 +7,8 @@ import (
 	"math"
 	"strings"
 
-	"lockstep/store/internal/packed"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/internal/packed"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // The serialized form of a value, as DUMP returns it: a type byte, the value

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"lockstep/store/internal/packed"
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/internal/packed"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // rdbValue is a deserialized value: its type, and the field for this type.

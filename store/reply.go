@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"unsafe"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Kind is the RESP type of a Reply. If RESP2 lacks the type, the encoder sends the form that Redis

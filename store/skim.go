@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // fieldsOf maps the tag of a snapshot record to its fields: i is a number, s a string, n how often the rest follows.

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/lockstep-io/lockstep/store/codec"
 	"io"
-	"lockstep/store/codec"
 	"math"
 	"slices"
 )

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // Tokens. Each key has a token: a number that grows with each owner of the key. So a resource that remembers the highest token that it has

@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/big"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // How a command waits. A command that finds no element sets Ctx.Wait, and returns the reply for transactions and scripts, which cannot

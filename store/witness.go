@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // All clients wait while the witness works, so its work on one write set is bounded. At a bound it stops, and the event LockGap says so. All

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // PublishKind is a name space of channels.

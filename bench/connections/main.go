@@ -22,8 +22,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // plan says what a run does.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestConnections runs the program with few connections for a short time: 500 connections for two seconds.

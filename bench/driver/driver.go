@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/bench/peers"
-	"lockstep/bench/report"
-	"lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/peers"
+	"github.com/lockstep-io/lockstep/bench/report"
+	"github.com/lockstep-io/lockstep/conformance/environ"
 )
 
 // Run measures the peers, or reads the file of --from, and writes the tables to w. A failed measurement does not end the run.

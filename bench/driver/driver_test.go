@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/bench/peers"
-	"lockstep/bench/report"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/peers"
+	"github.com/lockstep-io/lockstep/bench/report"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // Unless args has -lockstep, the program of this test stands in for lockstep, and must not be started.

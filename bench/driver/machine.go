@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench/report"
+	"github.com/lockstep-io/lockstep/bench/report"
 )
 
 func machine(dir string) report.Machine {

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/bench/peers"
-	"lockstep/bench/report"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/peers"
+	"github.com/lockstep-io/lockstep/bench/report"
 )
 
 // Options are the flags of the command line.

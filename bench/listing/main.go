@@ -25,8 +25,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"lockstep/bench/driver"
-	"lockstep/bench/load"
-	"lockstep/bench/peers"
+	"github.com/lockstep-io/lockstep/bench/driver"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/peers"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 // The README of the benchmark names all workloads.

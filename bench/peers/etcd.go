@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"lockstep/bench/load"
-	"lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/wire"
 )
 
 // ensemble is the number of servers in a cluster of etcd or ZooKeeper.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/bench/wire"
 )
 
 // hub is what the threads of one Redisson share. A published release wakes one waiting thread, not all.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"lockstep/bench/load"
-	"lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/wire"
 )
 
 func startLockstepEphemeral(s *System) error {

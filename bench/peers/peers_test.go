@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // site returns a place for servers, with ports that no other test process uses.

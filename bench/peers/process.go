@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/environ"
 )
 
 // Site is the place where servers are started.

@@ -6,7 +6,7 @@ import (
 	"net"
 	"strings"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 var redisPrograms = []string{"redis-server"}

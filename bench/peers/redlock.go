@@ -3,8 +3,8 @@ package peers
 import (
 	"errors"
 
-	"lockstep/bench/load"
-	"lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/wire"
 )
 
 // redlockSession is a client of several independent servers, of which a majority decides. It asks all at the same time, as

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/wire"
 )
 
 // script is a script that was loaded into the servers before the measurement.

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/bench/wire"
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 // lease is the lease of a lock that is taken and soon released. holdLease is the lease of a lock that is held through a

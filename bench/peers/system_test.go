@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 // Clients are spread evenly over the servers of their place.

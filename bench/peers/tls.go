@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"lockstep/bench/wire"
-	"lockstep/conformance/certs"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // withTLS makes the clients of a system speak TLS 1.3. Every system gets a certificate of the same kind.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench/load"
-	"lockstep/bench/wire"
+	"github.com/lockstep-io/lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/wire"
 )
 
 const zkServer = "zkServer.sh"

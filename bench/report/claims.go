@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 // Claim is a promise of lockstep: in one run, Left is at least (or at most, if AtMost) Want times Right.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 // Report has the results of a run.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 // example returns a report of two workloads, one of them with several numbers of clients.

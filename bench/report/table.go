@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"lockstep/bench/load"
+	"github.com/lockstep-io/lockstep/bench/load"
 )
 
 // table is a table before it is written as text or as Markdown.

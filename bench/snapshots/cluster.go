@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 const (

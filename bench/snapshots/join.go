@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // join measures while a node without data joins the cluster, becomes a voter and serves owners. The node is removed at the end.

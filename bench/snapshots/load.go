@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 const unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 func parsed(t *testing.T, text []byte) *x509.Certificate {

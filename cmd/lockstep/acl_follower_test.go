@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // evasions are commands that a user tries without rights to the command, the key or the channel. $ stands for a key outside app:*.

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript/redisd"
-	"lockstep/luavm"
-	"lockstep/server"
-	"lockstep/server/respclient"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestCategoriesAreRedis: the ACL categories that lockstep derives must equal those that were recorded from redis-server 7.0.15.

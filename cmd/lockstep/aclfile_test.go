@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript/redisd"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 var recordACLFiles = flag.Bool("record-aclfiles", false, "record what redis-server says of ACL files")

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // adminArgs says how many arguments each administration command has. A command that is not in adminArgs has none.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // TestRepliesCommandNoTerminal: a stranger may answer in the place of a node. Escape sequences in the answer are printed as

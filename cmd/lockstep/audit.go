@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/audit"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/audit"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // openAudit opens the directory for the events of locks, and writes those of the hub; it returns nil without --audit-dir.

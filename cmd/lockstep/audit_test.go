@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/conformance/nodes"
-	"lockstep/server/history"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // audited runs `lockstep audit --check`, and returns its exit code and output.

@@ -15,16 +15,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockstep-io/lockstep/cluster"
 	"github.com/mattn/go-isatty"
-	"lockstep/cluster"
 
-	"lockstep/cmd/lockstep/internal/bucket"
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/raftfsm"
-	"lockstep/server"
-	"lockstep/server/respclient"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bucket"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // parseMixed is parse for commands that accept flags before, between and after their arguments.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // allLocks is how many locks a cluster of these tests has granted in all, and earlyLocks how many of them are in the log of the survivor.

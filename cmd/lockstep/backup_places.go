@@ -10,8 +10,8 @@ import (
 	"io"
 	"os"
 
-	"lockstep/cmd/lockstep/internal/bucket"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bucket"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // Where backups go to and come from: a file, a standard stream, or S3-compatible storage.

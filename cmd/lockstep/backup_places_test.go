@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/s3"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/s3"
 )
 
 const s3Secret = "only-the-storage-knows"

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/bucket"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bucket"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // A series is a directory, or a prefix of objects, with backups whose names have the time. Its name ends in a slash. Old ones are deleted, but

@@ -16,10 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/raftfsm"
-	"lockstep/server"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // command runs one of the administration commands in this process.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestCompletion: each shell that is installed reads its script, and bash proposes what it should.

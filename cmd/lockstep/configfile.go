@@ -18,11 +18,11 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"lockstep/cluster"
-	"lockstep/cmd/lockstep/internal/bridge"
-	"lockstep/luavm"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bridge"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The configuration file of a node (--config) is in TOML. Its keys are the names of flags, which override it, as the environment does. The

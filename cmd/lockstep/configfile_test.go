@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 func configOf(t *testing.T, text string) string {

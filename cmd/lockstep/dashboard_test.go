@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // board is a client of a node's /api/v1/ with a cookie jar, as a browser has.

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster/turns"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/server"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // adminOptions are the flags of the commands that talk to a running node. The TLS flags have the same names as in redis-cli.

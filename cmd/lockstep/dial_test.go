@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestAdminAsAUser: an administration command may log in as any ACL user who has the right to it.

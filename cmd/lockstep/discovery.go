@@ -6,8 +6,8 @@ import (
 	"net"
 	"strings"
 
-	"lockstep/cluster"
-	"lockstep/server"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/server"
 )
 
 // advertised returns the address that clients get for a listener: given or, without it, listen, if possible with a host that others

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/conformance/ports"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // member is one of three complete nodes that run inside the test, with every kind of listener.

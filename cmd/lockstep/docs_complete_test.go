@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // TestFlagsAreDocumented: each flag is in a document, and no line of `lockstep help` names two defaults.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // echoClient is a client that sends pipelines. Each command has a unique reply, so a reply that belongs elsewhere is noticed.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
 )
 
 const envPrefix = "LOCKSTEP_"

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestWithout: a node does not take the fast paths that --without names, and still serves clients.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // options are the flags of `lockstep serve`.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestFunctionsOnEveryNode: functions that were loaded through a follower can be called through every node, also after a change of

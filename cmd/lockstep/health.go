@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // healthOptions are the flags of `lockstep health`. Those that have the names of flags of serve have the same environment variables.

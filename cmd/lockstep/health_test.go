@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestHealth runs the health check of the container image, first against a node, and then after the node has ended.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"lockstep/cmd/lockstep/internal/web"
-	"lockstep/server"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/web"
+	"github.com/lockstep-io/lockstep/server"
 )
 
 // httpOptions are the flags of serve about --http-listen.

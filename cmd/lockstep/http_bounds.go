@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"lockstep/cmd/lockstep/internal/web"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/web"
 )
 
 // connectionCap limits the number of connections: it closes one of the address that has the most. So a supervisor can always connect.

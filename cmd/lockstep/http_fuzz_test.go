@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // FuzzHTTP: whatever bytes come, the server closes the connection, and shows nothing of /debug or of the guarded metrics.

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // page requests a page and returns the status and the text. If name is not empty, it asks as that user.

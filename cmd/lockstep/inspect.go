@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // inspectOptions are the flags of `lockstep inspect`.

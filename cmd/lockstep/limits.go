@@ -14,8 +14,8 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"lockstep/cluster/brake"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // memoryShare is the part of a container's memory to which Go's memory may grow. The rest is for threads and mapped pages of the log.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"lockstep/cluster"
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 func TestLimitMemory(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // unread is a node whose log goes into a pipe that nobody reads. The pipe has room for 4 KiB, and is full.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/server/respclient"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lockOptions are the flags of `lockstep lock`, besides those of all commands that talk to a node.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // stubborn is a command that does not end by SIGTERM, and whose child does not either.

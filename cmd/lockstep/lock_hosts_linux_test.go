@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	chaosnet "lockstep/conformance/chaos/network"
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
+	chaosnet "github.com/lockstep-io/lockstep/conformance/chaos/network"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // hostRounds says how many rounds TestHostsInTwoNetworks plays. TestMain hides the variable.

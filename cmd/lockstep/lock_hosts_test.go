@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // jobVariable makes the test's own program the job of TestHosts: it names the directory in which the job works.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // terminal returns both ends of a new terminal.

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript/redisd"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // locked is a process of `lockstep lock`.

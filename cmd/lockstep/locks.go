@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // The commands that show the locks of all clients, and end one.

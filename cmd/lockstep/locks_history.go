@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // The commands that show what has happened to locks.

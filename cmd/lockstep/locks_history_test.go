@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // events returns the events of a JSON list, each with its lock and its owner.

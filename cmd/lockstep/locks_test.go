@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // redissonOwner is the name of an owner of Redisson.

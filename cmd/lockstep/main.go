@@ -11,8 +11,8 @@ import (
 	"os"
 	"runtime"
 
-	"lockstep/cmd/lockstep/internal/lock"
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/lock"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // These are the exit codes (docs/operations.md).

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/environ"
 )
 
 // TestMain hides the environment variables of the tests from the commands that the tests run in this process.

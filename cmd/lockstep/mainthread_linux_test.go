@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestMainThreadWritesNothing: the main thread of a durable node never writes to the log.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // administered runs an administration command on a node and returns its output. The command must succeed.

@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
 
-	"lockstep/cluster"
-	"lockstep/cluster/tally"
-	"lockstep/cmd/lockstep/internal/bridge"
-	"lockstep/server"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bridge"
+	"github.com/lockstep-io/lockstep/server"
 )
 
 // What /metrics shows. The labels are kinds of locks, names and groups of commands, and fixed words. So what clients do can make only few

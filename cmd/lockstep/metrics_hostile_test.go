@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"lockstep/cluster"
-	"lockstep/cluster/tally"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // scraped returns the parts of an ephemeral node, which end with the test.

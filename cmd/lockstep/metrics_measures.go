@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"lockstep/cluster"
-	"lockstep/cluster/tally"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/tally"
 )
 
 // measureCollector collects what a node measures, and what happens to locks.

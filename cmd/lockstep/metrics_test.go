@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"lockstep/conformance/nodes"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // scrape returns the page /metrics of a node, and what is on it, by name.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestMonitorSlack: in a durable node, only the runtime's monitor has the timer slack monitorSlack. In an ephemeral node, no thread

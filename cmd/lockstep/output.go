@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // outputOptions say in which form a command prints its result.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // message is a writer for the messages of run, which writes them in another goroutine: on a busy machine perhaps after its return.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // slowFollower plays transcripts against a node that does not lead, and whose clock cannot be moved.

@@ -9,8 +9,8 @@ import (
 	"io"
 	"os"
 
-	"lockstep/cluster"
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // peerOptions are the flags of serve by which nodes authenticate to each other.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func TestMemoryPlan(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"lockstep/cluster"
-	"lockstep/cmd/lockstep/internal/show"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // recoverOptions are the flags of `lockstep recover`.

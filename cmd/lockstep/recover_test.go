@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // TestMajorityLost: two of three nodes are gone, and the third was restarted and has no leader. recover makes a cluster of it with every lock

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 const (

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/certs"
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // crowd is a group of clients that take and release locks through every node, until the test stops them.

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
-	"lockstep/conformance/s3"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/s3"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // runbook runs the commands of a section of docs/recovery.md on nodes of this machine.

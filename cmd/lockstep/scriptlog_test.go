@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/luavm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The lines of a script that logs in a loop are limited, so that it does not fill the disk.

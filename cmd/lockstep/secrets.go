@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"lockstep/server"
+	"github.com/lockstep-io/lockstep/server"
 )
 
 // secretFlags are the flags whose values other users of this machine must not see.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/server"
+	"github.com/lockstep-io/lockstep/server"
 )
 
 // TestLongPasswords: a password that is longer than a client could send is refused, whether it comes from a flag or a file.

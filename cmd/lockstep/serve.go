@@ -17,14 +17,14 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"lockstep/cluster"
-	"lockstep/cluster/brake"
-	"lockstep/cmd/lockstep/internal/audit"
-	"lockstep/cmd/lockstep/internal/bridge"
-	"lockstep/cmd/lockstep/internal/traces"
-	"lockstep/luavm"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/audit"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bridge"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/traces"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // drainTimeout bounds how long a node that stops waits for the running commands and requests of its clients.

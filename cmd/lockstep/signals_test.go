@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // TestSignals: signals that are not meant to end a node, such as SIGHUP, cost no lock and no connection.

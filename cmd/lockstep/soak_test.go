@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // soak is a healthy cluster under load. Its clients report every fault that they see.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // start runs the program until it ends and returns its exit code and output.

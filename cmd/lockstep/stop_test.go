@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // stopWithin is how long a node may take from SIGTERM to its end.

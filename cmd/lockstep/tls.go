@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/cluster"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // tlsOptions are the flags of the command serve for clients that use TLS. The flags that set tlsOptions.files have the names of

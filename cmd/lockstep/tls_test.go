@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // ask sends a command to a node and returns the reply as text.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // session is a client connection with a method that checks replies.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // movedTime is the machine's clock, moved forward by the time that transcripts ask for.

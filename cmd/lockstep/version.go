@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"lockstep/cmd/lockstep/internal/show"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/show"
 )
 
 // version is the last release; "+dev" means that the program is newer.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // A client that runs the script of its library again and again counts as one that waits for the lock. Both ways in which the server runs scripts

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // clusterRow has the commands that one kind of client sends to each node of a cluster.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 // noRedirection checks that all nodes serve every command on their plain ports. A redirection would send Redisson in circles.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // sentinelRow has the commands that one kind of client sends to a Sentinel, and then to the server that the Sentinel names.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // The tests of this file and of wire_*_test.go are named after the rows of conformance/WIRE.md whose answers need several nodes, or the

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // lease is so long that no lock of these tests ends by itself.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // TestMigrateDocument: the commands of docs/migrate.md do what it says.

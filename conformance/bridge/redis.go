@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/ports"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // A front is an address that leads to another one, which may change: the address of a service, or of a primary as a replica sees it.

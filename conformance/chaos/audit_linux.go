@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"sync"
 
-	"lockstep/conformance/chaos/history"
+	"github.com/lockstep-io/lockstep/conformance/chaos/history"
 )
 
 // audits compares the history of locks that the nodes have written with what the clients saw.

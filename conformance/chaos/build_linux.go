@@ -65,7 +65,7 @@ func skew() time.Duration {
 
 // build builds lockstep with edits into a directory and returns the path of the program.
 func build(dir string, edits []edit) (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockstep").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/lockstep-io/lockstep").Output()
 	if err != nil {
 		return "", fmt.Errorf("looking for the source of lockstep: %w", err)
 	}
@@ -97,7 +97,7 @@ func build(dir string, edits []edit) (string, error) {
 	if err := os.WriteFile(list, overlay, 0o644); err != nil {
 		return "", err
 	}
-	compile := exec.Command("go", "build", "-overlay", list, "-o", binary, "lockstep/cmd/lockstep")
+	compile := exec.Command("go", "build", "-overlay", list, "-o", binary, "github.com/lockstep-io/lockstep/cmd/lockstep")
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building lockstep: %w: %s", err, out)

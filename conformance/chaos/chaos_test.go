@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/chaos/network"
+	"github.com/lockstep-io/lockstep/conformance/chaos/network"
 )
 
 // testSuite makes a cluster of a build with edits. If this machine cannot have one, it skips the test and says why.

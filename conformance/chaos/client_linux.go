@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // mode says how a client finds the servers.

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"lockstep/conformance/chaos/network"
+	"github.com/lockstep-io/lockstep/conformance/chaos/network"
 )
 
 // disk is one node's ext4 file system in a file. It can be full, stall, fail, and lose what was not synced.

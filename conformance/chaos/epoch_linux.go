@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/conformance/chaos/history"
+	"github.com/lockstep-io/lockstep/conformance/chaos/history"
 )
 
 const (

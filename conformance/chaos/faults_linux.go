@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/conformance/chaos/network"
+	"github.com/lockstep-io/lockstep/conformance/chaos/network"
 )
 
 // fault is one way to break something. A fault ends by itself. What it leaves broken is repaired at the end of the epoch.

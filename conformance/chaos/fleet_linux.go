@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/conformance/chaos/network"
+	"github.com/lockstep-io/lockstep/conformance/chaos/network"
 )
 
 // fleet is the cluster, its network, and the hosts from which it is used.

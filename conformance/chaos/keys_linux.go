@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"lockstep/conformance/chaos/history"
+	"github.com/lockstep-io/lockstep/conformance/chaos/history"
 )
 
 // A new key replaces one with usesPerKey uses or lostPerKey unknown outcomes, whose history is expensive to check.

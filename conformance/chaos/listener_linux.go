@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/conformance/chaos/history"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/chaos/history"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // hearLimit is how long a message may take after everything is healed: TCP may repeat a lost segment late.

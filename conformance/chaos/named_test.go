@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // trio starts three nodes, and returns the suite and the leader.

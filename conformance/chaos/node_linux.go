@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/conformance/chaos/network"
-	"lockstep/conformance/environ"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/chaos/network"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // Every node has these ports, on an address of its own.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/conformance/chaos/history"
+	"github.com/lockstep-io/lockstep/conformance/chaos/history"
 )
 
 // worker is one client that uses the cluster until the epoch ends.

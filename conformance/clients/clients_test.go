@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/conformance/certs"
-	"lockstep/conformance/compatibility"
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/postgres"
+	"github.com/lockstep-io/lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/compatibility"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/postgres"
 )
 
 // suite is the test suite for the clients of one language.

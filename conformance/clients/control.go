@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/compatibility"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/compatibility"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // control lets a test suite in another language ask for a failover while the suite holds locks.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/judge"
 )
 
 // room is what one lock protects, and the judge of those who come in: workers of many kinds, in several processes. A worker tells the

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"lockstep/conformance/compatibility"
+	"github.com/lockstep-io/lockstep/conformance/compatibility"
 )
 
 // sightRequest is what a suite says of a lock that one of its clients holds and another one wants.

@@ -4,9 +4,9 @@ import (
 	_ "embed"
 	"strings"
 
-	"lockstep/luavm"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/luavm"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // These are the states of a command.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/redissuite"
-	"lockstep/conformance/transcript/redisd"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/redissuite"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 var update = flag.Bool("update", false, "write redis-7.0.15.txt from the redis-server that is installed")

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const head = `# Compatibility

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // Play counts how often transcripts play a command, by the kind of Redis's answer.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/ports"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // password is the password of this project. It is not the default one, so a node that has it must have read it from the file.

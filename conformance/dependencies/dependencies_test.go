@@ -63,7 +63,7 @@ func TestImageContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pkg := range strings.Fields(string(out)) {
-		top, _, _ := strings.Cut(strings.TrimPrefix(pkg, "lockstep/"), "/")
+		top, _, _ := strings.Cut(strings.TrimPrefix(pkg, "github.com/lockstep-io/lockstep/"), "/")
 		if !slices.Contains(sent, "!"+top) {
 			t.Errorf("%s is not sent: .dockerignore has no !%s", pkg, top)
 		}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript"
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 // A short run; `make differential` is the long one.

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // databases is how many databases are used.

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"os"
 
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 // episode is the number of commands between two resets.

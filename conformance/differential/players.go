@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // replyTimeout bounds the wait for one reply.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockstep/conformance/shrink"
+	"github.com/lockstep-io/lockstep/conformance/shrink"
 )
 
 // fewest shrinks the steps that lead to a difference. The difference is nil if the given steps no longer lead to one.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // Sentinel are questions to a Sentinel of the master mymaster, which has two replicas and two other Sentinels.

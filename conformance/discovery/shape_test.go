@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 func TestShape(t *testing.T) {

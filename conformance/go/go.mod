@@ -1,4 +1,4 @@
-module lockstep/conformance/go
+module github.com/lockstep-io/lockstep/conformance/go
 
 go 1.26.0
 

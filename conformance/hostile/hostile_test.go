@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/judge"
-	"lockstep/conformance/shrink"
+	"github.com/lockstep-io/lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/shrink"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/conformance/judge"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // door is a listener of a node.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/judge"
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 // repeat calls the function do every few milliseconds, until the function that it returns is called.

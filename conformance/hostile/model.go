@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"lockstep/conformance/hostile/scripts"
-	"lockstep/conformance/transcript"
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/hostile/scripts"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 // model is a redis-server for one input, whose script may end it. Its replies count as right. It may be nil.

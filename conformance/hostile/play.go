@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/conformance/hostile/scripts"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/hostile/scripts"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 const (

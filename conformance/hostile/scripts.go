@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"lockstep/conformance/hostile/scripts"
+	"github.com/lockstep-io/lockstep/conformance/hostile/scripts"
 )
 
 // edges has scripts that test the edges of the sandbox. A number takes the place of each %d.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/judge"
 )
 
 // These faults come in addition to those of package judge.

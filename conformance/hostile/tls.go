@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/conformance/certs"
 )
 
 // These are the certificates that a client may show.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/conformance/judge"
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // place is a node. It says whether the node's process can be expected to answer.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/judge"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // repeat returns how often a test does its harm: a few times in `make test`, or as often as an environment variable says in `make

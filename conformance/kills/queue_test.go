@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // waiter is a client that waits for the lock.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/judge"
 )
 
 // spread describes a set of durations, in milliseconds.

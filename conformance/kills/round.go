@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/judge"
 )
 
 // round has what all clients append and count between two checks.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/judge"
-	"lockstep/conformance/nodes"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"lockstep/conformance/judge"
+	"github.com/lockstep-io/lockstep/conformance/judge"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // Newcomer returns the place of a node that will join a running cluster through some of its members. Run starts the node.

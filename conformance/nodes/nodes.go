@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/ports"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // readyTimeout is how long a node may take to become ready. It is far longer than a node needs, because a machine may be under
@@ -49,7 +49,7 @@ func Binary(t testing.TB) string {
 		built.path = filepath.Join(dir, "lockstep")
 		// The caller may be the benchmark, a module whose dependencies may have other versions. So the program is built in
 		// lockstep's own module.
-		tree, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockstep").Output()
+		tree, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/lockstep-io/lockstep").Output()
 		if err != nil {
 			built.err = fmt.Errorf("where is the source? %w", err)
 			return

@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"lockstep/conformance/certs"
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/conformance/certs"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // Secret is what a client needs to connect to nodes with TLS.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/ports"
+	"github.com/lockstep-io/lockstep/conformance/ports"
 )
 
 // How long the server may take to start and to stop. Both are far longer than it needs, because a machine may be under load.

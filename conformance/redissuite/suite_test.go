@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 // slow is how long one file may take. On an idle machine the slowest takes two minutes.

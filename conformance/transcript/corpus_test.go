@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"lockstep/conformance/transcript"
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 // corpus reads every transcript.

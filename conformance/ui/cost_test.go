@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 var rounds = flag.Int("rounds", 0, "how many times TestCost measures 50 clients, in turn with and without an open page on each node")

@@ -1,13 +1,13 @@
-module lockstep/conformance/ui
+module github.com/lockstep-io/lockstep/conformance/ui
 
 go 1.26.0
 
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	lockstep v0.0.0
+	github.com/lockstep-io/lockstep v0.0.0
 )
 
 require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 
-replace lockstep => ../..
+replace github.com/lockstep-io/lockstep => ../..

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // shim builds this package's replacement of redis-server. It returns an environment in which the PATH begins with the replacement's

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/environ"
-	"lockstep/conformance/nodes"
+	"github.com/lockstep-io/lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/nodes"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Mode says which events a History keeps.

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // line is an event in JSON: the text of a message, and a line of an audit file. A name that is not UTF-8 is there in base64, too.

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // ring keeps the latest events in encoded form: they are many, and the garbage collector would look at each.

@@ -2,7 +2,7 @@
 // estimates their cost before they are run.
 package call
 
-import "lockstep/store"
+import "github.com/lockstep-io/lockstep/store"
 
 // Call is one command as a session submits it.
 type Call struct {

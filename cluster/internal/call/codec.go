@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // The encoding of calls that nodes send each other:

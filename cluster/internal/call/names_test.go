@@ -3,7 +3,7 @@ package call
 import (
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestCallsInANodesName: what a node sends in its own name runs only if a node sends it: the leader must not take more from a follower that

@@ -3,9 +3,9 @@ package call
 import (
 	"encoding/binary"
 
-	"lockstep/cluster/internal/frame"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // Transaction is the body of a WATCH or an EXEC; each is one call to the leader.

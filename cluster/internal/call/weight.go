@@ -3,7 +3,7 @@ package call
 import (
 	"hash/maphash"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // HeavyBytes is the number of bytes above which a command's arguments, replies or writes are charged as heavy work (package fair).

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 func line(cmd *store.Command, args ...string) Call {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // fakeTime is a TimeSource that a test moves.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // wallSlack is how far the clocks may drift apart before the offset changes, so that a deadline in Unix time reads back

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // Files of the data directory that a Disk treats in a special way.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // Gate has the machine's files, but no sync reaches the disk. File.SyncData waits while the gate is shut.

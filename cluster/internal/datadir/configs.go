@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // configLog remembers the latest configurations among the entries that were read or written. At the start, Raft reads the log.

@@ -14,9 +14,9 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // promise changes a member's data directory as Raft does. It records what the member has told others

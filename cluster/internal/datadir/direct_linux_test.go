@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // newDirect returns an empty segment with room. It is written past the cache, if the

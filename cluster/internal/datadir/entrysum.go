@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // errEntry means that an entry on the disk is not the one that was written.

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 const ms = time.Millisecond

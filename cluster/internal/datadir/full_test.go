@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // fullDisk is the machine's disk, with segments so small that a log has many files. The test says when the disk has no room.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/brake"
 )
 
 // Log is Raft's log. A log store takes a damaged end for a torn write, and goes on with a shorter log. So the file log.last has the

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/brake"
 )
 
 // longEntries keeps the data of long entries out of memory, because Raft holds dozens of entries. Load and LoadBatch read it just before

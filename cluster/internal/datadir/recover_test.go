@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // writeOn writes a file on a disk, and syncs it and its directory.

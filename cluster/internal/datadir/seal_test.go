@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // After a power failure in the write that fills a segment, the earlier entries are there, and the log goes on.

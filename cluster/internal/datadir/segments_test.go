@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // lengths are lengths of entries: those at which the log begins to treat entries differently, and some others.

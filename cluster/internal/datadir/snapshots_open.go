@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // openSnapshots lists the sound snapshots, and deletes unfinished ones. It fails if one is of a newer program, or may not be read.

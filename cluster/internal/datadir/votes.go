@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // A node must not lose its term or its vote. With an earlier term, or without its vote, it may vote twice in a term, and two leaders may

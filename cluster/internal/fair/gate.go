@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Heavy work, such as a read of a long list, takes a leader tens of milliseconds, in which all other requests wait. So the next piece

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/clock"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 var (

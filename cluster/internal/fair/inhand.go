@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A large reply is in hand from its evaluation until it is encoded for the client, and takes a leader several times its length. So that

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Work is a request that waits for its turn.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const ms = time.Millisecond

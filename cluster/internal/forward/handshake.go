@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/roster"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // A forwarding connection begins with a handshake in each direction:

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // Outbox writes frames to a connection from a goroutine of its own, because the sequencer must never wait for a peer.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // testLink returns a Link and the far end of its connection.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
 )
 
 // TestFrameThatIsTooLong: a frame that no peer would read is not sent. Its call gets an error, and nothing of the frame stays

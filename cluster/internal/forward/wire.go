@@ -7,11 +7,11 @@ import (
 	"errors"
 	"time"
 
-	"lockstep/cluster/internal/call"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/raftnode"
-	"lockstep/store"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/call"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/store"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // A forwarding connection begins with a handshake in each direction. Then it carries frames, requests one way

@@ -11,7 +11,7 @@ import (
 	"math"
 	"slices"
 
-	"lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/brake"
 )
 
 const (

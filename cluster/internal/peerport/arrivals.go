@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // A caller costs memory before it has proved that it is a peer; until then it is a stranger. A caller must send its handshake

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // Callers that send no whole handshake are cut off after a while. They keep no peer out, and do not fill the log.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // peerOf makes the files of a node. The functions in the parameter change alter the node's certificate.

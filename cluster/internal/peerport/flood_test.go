@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // slowKey signs as an RSA key of 4096 bits does, on a machine with one processor.

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/turns"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/turns"
 )
 
 // Without TLS, any caller of a node's peer port may do what a member may. So nodes prove their identity to each other, by TLS 1.3 in

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
 )
 
 // The protocols of the peer port. The first byte of a connection chooses one.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // neverAccepts is a listener without callers.

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // lookedUp finds the stranger that has to be cut off, by a slow search of all strangers.

@@ -5,8 +5,8 @@ import (
 	"net"
 	"time"
 
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // Serve answers a peer that asks this node for its status.

@@ -3,7 +3,7 @@ package peers
 import (
 	"sync"
 
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // Positions holds how far the log of each member has come, as the members have reported it.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // A new member gets its vote only when it keeps up. With an earlier vote, a cluster that has just lost a member could commit

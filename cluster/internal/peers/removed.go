@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // A node that was away when it was removed learns of that from answers of members that have applied at least as much (ask.go).

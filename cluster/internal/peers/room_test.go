@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
 )
 
 // narrow is a leader. Its disk has a given room, and it has proposed a given number of bytes.

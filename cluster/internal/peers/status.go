@@ -6,10 +6,10 @@ import (
 	"net"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/roster"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // Every node asks every other member for its status once in Period, so that clients learn from any node which others are up. A

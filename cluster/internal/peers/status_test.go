@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
 )
 
 func reader(b []byte) *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(b), 16) }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // When a process dies, its port refuses connections at once. So a follower whose link to the leader breaks, and whose new

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // Config has what a Watcher needs from its node.

@@ -4,9 +4,9 @@ import (
 	"log/slog"
 	"testing"
 
-	"lockstep/cluster/internal/clock"
-	"lockstep/cluster/internal/fair"
-	"lockstep/cluster/internal/raftnode"
+	"github.com/lockstep-io/lockstep/cluster/internal/clock"
+	"github.com/lockstep-io/lockstep/cluster/internal/fair"
+	"github.com/lockstep-io/lockstep/cluster/internal/raftnode"
 )
 
 // threeMembers is a Raft that knows n1, n2 and n3.

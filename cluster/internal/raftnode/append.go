@@ -14,11 +14,11 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/store/codec"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/frame"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/store/codec"
 )
 
 // Raft sends no other request as often. hashicorp/raft's transport finds the fields by reflection, which took a tenth of the time

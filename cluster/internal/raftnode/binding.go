@@ -5,7 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // A joining node has no log, so no request tells it whether the leader is the one that it joins. Two clusters may have been told

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // alone is one of three members. The test plays the two others.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 )
 
 // Peer is a first member of a cluster.

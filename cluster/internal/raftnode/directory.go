@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // A member is its data directory, not its id. A node that is back under its id with another directory has forgotten its votes and

@@ -6,9 +6,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // Everything returns the state after the last entry, committed or not: a restarted node may have acknowledged more than it has

@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // recorder makes connections and keeps what is written to them.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // machine adapts the FSM to the interface of hashicorp/raft.

@@ -12,11 +12,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
-	"lockstep/cluster/internal/crashdisk"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/raftfsm"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster/brake"
+	"github.com/lockstep-io/lockstep/cluster/internal/crashdisk"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestAppliedEntriesAreLetGo: the data of long entries are read one entry at a time, although Raft holds dozens until the last is

@@ -15,9 +15,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // Node is the consensus of a durable node: hashicorp/raft over the peer

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/peerport"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // memberConfig is the configuration of a member with its data in a directory. It snapshots only when asked.

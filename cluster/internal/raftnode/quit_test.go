@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // TestQuitAnswersWhatWaitsForTheStateMachine: a node that stops while it replays a long log does not wait for Raft's answers,

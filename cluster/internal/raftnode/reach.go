@@ -5,7 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // CheckFounder fails if addr stands for every address of the machine: no joining node could reach the founder there.

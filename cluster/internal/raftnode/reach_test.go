@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster/internal/clustertest"
+	"github.com/lockstep-io/lockstep/cluster/internal/clustertest"
 )
 
 // TestFounderOfEveryAddress: a node founds no cluster under an address such as 0.0.0.0, but can then do so under another address.

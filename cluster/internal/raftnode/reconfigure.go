@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
 )
 
 // Each change is decided on the present configuration, and made on no other (prevIndex). So operators and the promoter cannot

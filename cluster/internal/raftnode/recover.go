@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // Recover writes what a survey has found to a new directory as a snapshot, for a new cluster with this node as its only member. The index

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
 )
 
 // Raft learns of commits no faster than the state machine follows. But each request may raise the commit index at least a

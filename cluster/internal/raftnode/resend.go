@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 )
 
 // When a member does not take entries, Raft waits twice as long after each failure, up to 10 s, even if a majority is well again

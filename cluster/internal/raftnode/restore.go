@@ -3,7 +3,7 @@ package raftnode
 import (
 	"io"
 
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // restoredTerm is the term of a cluster that begins with a backup.

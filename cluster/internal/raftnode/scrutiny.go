@@ -7,9 +7,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/roster"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // hashicorp/raft believes every field of a request: an absurd term leaves a cluster without a leader for good, and an entry that

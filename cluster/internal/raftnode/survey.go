@@ -10,9 +10,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/roster"
-	"lockstep/raftfsm"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/roster"
+	"github.com/lockstep-io/lockstep/raftfsm"
 )
 
 // Survey says what a data directory holds on which no node runs.

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/peerport"
+	"github.com/lockstep-io/lockstep/cluster/internal/datadir"
+	"github.com/lockstep-io/lockstep/cluster/internal/peerport"
 )
 
 // transport is hashicorp/raft's transport with a few changes. It notes who has accepted requests (verify.go), bounds how much

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"lockstep/conformance/compatibility"
-	"lockstep/conformance/redissuite"
+	"github.com/lockstep-io/lockstep/conformance/compatibility"
+	"github.com/lockstep-io/lockstep/conformance/redissuite"
 )
 
 func main() {

@@ -5,7 +5,7 @@ import (
 	"log"
 	"os"
 
-	"lockstep/conformance/dependencies"
+	"github.com/lockstep-io/lockstep/conformance/dependencies"
 )
 
 func main() {

@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/conformance/discovery"
-	"lockstep/conformance/transcript"
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/discovery"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 const testdata = "conformance/discovery/testdata"

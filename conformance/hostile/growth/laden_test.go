@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // besideData are ways to take memory, or to make garbage, on nodes whose data leaves little room.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // address matches the text that tostring makes of a table, function, coroutine or userdata. It contains an address, which differs

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // TestSame: replies are the same if they differ only in addresses, or only in the place at which the stack overflowed. Any other

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/conformance/transcript"
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 const usage = `usage: record [-check] [-dir DIR] [file.txt ...]

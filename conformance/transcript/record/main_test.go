@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/conformance/transcript/redisd"
+	"github.com/lockstep-io/lockstep/conformance/transcript/redisd"
 )
 
 func TestRefusesOtherVersions(t *testing.T) {

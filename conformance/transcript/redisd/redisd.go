@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // Version is the only version of redis-server from which golden replies may come.

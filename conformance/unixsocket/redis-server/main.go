@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/conformance/environ"
+	"github.com/lockstep-io/lockstep/conformance/environ"
 )
 
 // settings has the settings that matter here. All other settings have no meaning for a server that stores nothing.

@@ -3,7 +3,7 @@ package auxlib
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // Errors raises errors in the running function.

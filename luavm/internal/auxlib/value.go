@@ -3,7 +3,7 @@ package auxlib
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // MaxStack is C Lua's LUAI_MAXCSTACK: the most stack slots that a C function may use.

@@ -7,7 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // FormatNumber formats a number as tostring and .. do in Lua 5.1: with %.14g.

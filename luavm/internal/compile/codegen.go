@@ -5,7 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // This file is the code generator. gopher-lua runs Lua 5.1's instruction set, but its own compiler miscompiles some programs. So this

@@ -6,7 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // The scanner and the parser accept exactly Lua 5.1, with C Lua's error texts, and bound the nesting of a script.

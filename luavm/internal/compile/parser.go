@@ -5,7 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // These are limits of C Lua (luaconf.h), except maxSourceBytes: C Lua does not limit the length of a source.

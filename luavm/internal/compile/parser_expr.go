@@ -3,7 +3,7 @@ package compile
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/interp"
+	"github.com/lockstep-io/lockstep/luavm/internal/interp"
 )
 
 // target is a variable on the left of an assignment; the field previous is the target before it, or nil.

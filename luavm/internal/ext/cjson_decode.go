@@ -6,8 +6,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // These are the tokens of JSON, with their names in cjson's error messages.

@@ -7,7 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
 )
 
 func (lib *Libraries) msgpackUnpack(L *lua.LState) int {

@@ -3,7 +3,7 @@ package ext
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
 )
 
 // Host is the engine that runs the script. Every method may panic, to end the running function

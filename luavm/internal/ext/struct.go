@@ -7,8 +7,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/clib"
+	"github.com/lockstep-io/lockstep/luavm/internal/auxlib"
+	"github.com/lockstep-io/lockstep/luavm/internal/clib"
 )
 
 // structLibrary is Roberto Ierusalimschy's struct library as Redis ships it.

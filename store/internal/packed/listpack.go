@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"unsafe"
 
-	"lockstep/store/redistext"
+	"github.com/lockstep-io/lockstep/store/redistext"
 )
 
 // A listpack is Redis's compact sequence of strings and integers:

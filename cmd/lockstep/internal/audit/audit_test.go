@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/server/history"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // lines is a log of which tests can await a line.

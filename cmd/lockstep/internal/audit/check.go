@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/server/history"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Summary is what a check has seen.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/server/history"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // line parses "SEQ EVENT KEY KIND OWNER TOKEN [HOLDS]".

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"lockstep/server/history"
+	"github.com/lockstep-io/lockstep/server/history"
 )
 
 const (

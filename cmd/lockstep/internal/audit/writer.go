@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/server/history"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/server/history"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Writer writes the events of a history into a directory.

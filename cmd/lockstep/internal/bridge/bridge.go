@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockstep/cluster"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Options configure a Bridge.

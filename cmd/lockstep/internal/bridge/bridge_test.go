@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/cluster"
-	"lockstep/server"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/server"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // TestURLs: a URL that cannot be used is an error that says what is wanted, and no error shows a password.

@@ -3,7 +3,7 @@ package bridge
 import (
 	"fmt"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // These are the errors that clients see.

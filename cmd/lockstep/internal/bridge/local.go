@@ -3,8 +3,8 @@ package bridge
 import (
 	"strconv"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A result is what lockstep has made of a call, and what its keys held before and afterwards.

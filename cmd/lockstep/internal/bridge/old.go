@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // How long the node waits for the old Redis. A command of a client waits at most dialTimeout + answerTimeout.

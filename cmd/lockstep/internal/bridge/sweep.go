@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // The node compares all locks of clients here with the old Redis once in sweepEvery, sweepKeys at a time. With many locks, a round takes

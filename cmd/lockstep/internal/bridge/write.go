@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // Another node may be in the midst of a command on the same key: it has run on the old Redis, and not yet here. So a difference counts

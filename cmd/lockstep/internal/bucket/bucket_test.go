@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/s3"
+	"github.com/lockstep-io/lockstep/conformance/s3"
 )
 
 const secret = "the-secret-access-key"

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // remote is one lock on its servers: the commands of lockstep, or, on a server without them, those of Redis.

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // fakeServers are servers by address. A server is a function that returns the reply to a command; "" ends the connection.

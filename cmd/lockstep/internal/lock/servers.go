@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // Dial connects to one address, and gives up after a time.

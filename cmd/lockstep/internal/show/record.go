@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // Field is a name and a value of a Record.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/server/respclient"
+	"github.com/lockstep-io/lockstep/server/respclient"
 )
 
 // TestJSONKeepsValues: numbers stay numbers, names keep their order, and bytes that are not UTF-8 are there in base64.

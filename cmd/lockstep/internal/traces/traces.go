@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cluster"
 )
 
 var began = time.Unix(1_700_000_000, 0)

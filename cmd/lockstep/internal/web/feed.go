@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 // A stream listens to the seldom messages about locks, unless it asks for all: those of grants and releases may be tens of thousands a

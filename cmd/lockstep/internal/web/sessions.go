@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/store"
+	"github.com/lockstep-io/lockstep/store"
 )
 
 const (

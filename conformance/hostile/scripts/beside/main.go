@@ -15,8 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/conformance/hostile/scripts"
-	"lockstep/conformance/transcript"
+	"github.com/lockstep-io/lockstep/conformance/hostile/scripts"
+	"github.com/lockstep-io/lockstep/conformance/transcript"
 )
 
 // patience is how long a server may take for one script. It is longer than the time limit of scripts.
