@@ -54,7 +54,15 @@ type Member struct {
 	Up       bool   // the member is this node, or this node has heard from it within Config.DownAfter
 	Applied  uint64 // Raft index of the last entry that it is known to have applied
 	Behind   uint64 // number of entries after Applied that this node knows to be committed
+	Version  string // of the program that it runs; "" if this node does not know it yet
+	Wish     Wish
 }
+
+// Wish is what the operator wants of a member: that it never leads, leads rather than others, or gets no vote.
+type Wish = peers.Wish
+
+// MostPriority is the largest Wish.Priority.
+const MostPriority = peers.MostPriority
 
 // Status describes a node at one instant.
 type Status struct {

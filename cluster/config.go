@@ -99,6 +99,8 @@ type Config struct {
 	// PromoteAfter is how long a new member must have kept up with the log
 	// before it becomes a voter.
 	PromoteAfter time.Duration
+	// YieldAfter is how long a voter must have kept up before a leader with less priority hands over to it.
+	YieldAfter time.Duration
 
 	// FailoverWait bounds how long a client waits through an election.
 	FailoverWait time.Duration
@@ -114,6 +116,11 @@ type Config struct {
 	// LeaseReads lets a leader answer reads without asking its followers, while they promise to send no vote. Followers without
 	// LeaseReads promise nothing.
 	LeaseReads bool
+
+	// Version is that of the program, which other members are told.
+	Version string
+	// Wish says whether this node leads rather than others, and whether it gets a vote. Only a node that joins can be without a vote.
+	Wish Wish
 
 	// SameOwnerNX is store.Env.SameOwnerNX. Only the leader's setting has an effect.
 	SameOwnerNX bool
@@ -192,6 +199,7 @@ func Default() Config {
 		FailoverWait:      2500 * time.Millisecond,
 		DownAfter:         1500 * time.Millisecond,
 		PromoteAfter:      2 * time.Second,
+		YieldAfter:        10 * time.Second,
 		BusyThreshold:     5 * time.Second,
 		HeartbeatTimeout:  500 * time.Millisecond,
 		ElectionTimeout:   500 * time.Millisecond,
@@ -249,6 +257,12 @@ func (c *Config) Validate() error {
 		} else if roster.ReachesNobody(c.PeerAdvertise) {
 			fault("--peer-advertise %s stands for every address: give the one under which the other nodes reach this one", c.PeerAdvertise)
 		}
+	}
+	if c.Wish.Priority < 0 || c.Wish.Priority > MostPriority {
+		fault("--lead-priority %d: want a number from 0 to %d", c.Wish.Priority, MostPriority)
+	}
+	if c.Wish.Learner && len(c.Join) == 0 {
+		fault("--voter=no is for a node that joins a running cluster: give --join; the first members of a cluster have a vote")
 	}
 	c.validatePeers(fault)
 	c.PeerTLS.Validate(fault)
@@ -346,7 +360,7 @@ func (c *Config) raft(older, foreign func(addr string) bool) *raftnode.Config {
 		ID: c.ID, Addr: c.peerAddr(), Data: c.Data, LogStore: c.LogStore, Disk: disk, Peers: c.Peers, Join: c.Join,
 		Listen: c.listenPeers, Dialer: c.peers, Older: older, Foreign: foreign,
 		HeartbeatTimeout: c.HeartbeatTimeout, ElectionTimeout: c.ElectionTimeout, LeaderLease: c.LeaderLease,
-		LeaseReads: c.LeaseReads, Listens: c.Listens,
+		Shy: c.Wish.Never, LeaseReads: c.LeaseReads, Listens: c.Listens,
 		SnapshotThreshold: c.SnapshotThreshold, SnapshotInterval: c.SnapshotInterval, TrailingLogs: c.TrailingLogs,
 		SnapshotBytes: c.SnapshotBytes, DataQuota: c.DataQuota,
 		Time: clock.ForRaft{Source: c.Time}, Logger: c.Logger, Fatal: c.Fatal,
@@ -370,7 +384,7 @@ func (c *Config) listenPeers() (ln net.Listener, err error) {
 func (c *Config) watcher(n *Node) peers.Config {
 	return peers.Config{
 		ID: c.ID, RunID: c.RunID, Data: c.Data, PeerAddr: c.peerAddr(), Addresses: c.addresses(), DownAfter: c.DownAfter,
-		Clock: c.Time, Logger: c.Logger, Dialer: c.peers, Opened: n.opened,
+		Version: c.Version, Wish: c.Wish, Clock: c.Time, Logger: c.Logger, Dialer: c.peers, Opened: n.opened,
 		Raft: func() peers.Raft { return n.cons }, Leader: n.leading, Members: n.dismiss, Fatal: c.Fatal,
 		Overruns: n.tellOverruns,
 		Removed: func() {

@@ -68,7 +68,7 @@ func (n *Node) suspect(leader raftnode.Leadership) {
 		return
 	}
 	s := peers.Suspicion{ID: n.cfg.ID, Heartbeat: n.cfg.HeartbeatTimeout, Election: n.cfg.ElectionTimeout,
-		Clock: n.cfg.Time, Logger: n.cfg.Logger, Raft: n.cons, Leader: n.leading}
+		Clock: n.cfg.Time, Logger: n.cfg.Logger, Raft: n.cons, Leader: n.leading, ByWish: n.peers.ByWish}
 	n.work.Go(func() { s.Stand(n.ctx, leader) })
 }
 

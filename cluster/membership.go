@@ -329,8 +329,22 @@ func removal(members []raftnode.Member, alive map[string]bool, id string) (raftn
 	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
+// yieldUntil hands leadership to a voter that should lead rather than this node, until ctx, the context of a term, ends.
+func (n *Node) yieldUntil(ctx context.Context) {
+	before, over := n.yielding, make(chan struct{})
+	n.yielding = over
+	n.work.Go(func() {
+		defer close(over)
+		if before != nil {
+			<-before // the context of the term before has ended
+		}
+		n.yielder.Watcher, n.yielder.After, n.yielder.Position, n.yielder.Transfer = n.peers, n.cfg.YieldAfter, n.position, n.transferHere
+		n.yielder.Run(ctx)
+	})
+}
+
 // transferHere transfers leadership to the voter id, if it answers. If id is empty, it chooses the answering voter that has
-// applied most entries.
+// applied most entries, one with Wish.Never only if no other answers.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -348,11 +362,15 @@ func (n *Node) transferHere(id string) error {
 	if id != "" && len(heirs) == 0 {
 		return ErrNoSuchMember
 	}
-	heir, most := "", uint64(0)
+	if id != "" && n.peers.Wish(id).Never {
+		return fmt.Errorf("%s runs with --never-lead: it would hand over again at once", id)
+	}
+	heir, most, never := "", uint64(0), false
 	for answers := n.peers.Answering(heirs); len(heirs) > 0; heirs = heirs[1:] {
 		m := heirs[0]
-		if applied := n.peers.Applied(m.ID); answers[m.ID] && (heir == "" || applied > most) {
-			heir, most = m.ID, applied
+		applied, shuns := n.peers.Applied(m.ID), n.peers.Wish(m.ID).Never
+		if answers[m.ID] && (heir == "" || never && !shuns || never == shuns && applied > most) {
+			heir, most, never = m.ID, applied, shuns
 		}
 	}
 	switch {
@@ -383,6 +401,9 @@ const (
 
 // Removed reports whether this node has been removed from its cluster, as far as it knows.
 func (n *Node) Removed() bool { return n.peers.Removed() }
+
+// Learner reports whether this node wants no vote (Wish).
+func (n *Node) Learner() bool { return n.cfg.Wish.Learner }
 
 // Membership returns the role of this node in its cluster, as far as it knows. Without a known role it returns Voter.
 func (n *Node) Membership() Membership {

@@ -63,7 +63,9 @@ type Node struct {
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: connections of peers that come earlier wait for that
 
-	peers *peers.Watcher
+	peers    *peers.Watcher
+	yielder  peers.Yielder
+	yielding <-chan struct{} // closed when yielder no longer runs for the last term
 
 	overruns fair.Limits // the shortened time limits of users; a new term of leadership does not reset them
 
@@ -198,12 +200,9 @@ func (n *Node) startTerm() (end func()) {
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if !n.cons.Fixed() {
-		n.work.Add(1)
-		go func() {
-			defer n.work.Done()
-			p := peers.Promoter{Watcher: n.peers, After: n.cfg.PromoteAfter, Position: n.position, Reconfigure: n.cons.Reconfigure}
-			p.Run(ctx)
-		}()
+		p := peers.Promoter{Watcher: n.peers, After: n.cfg.PromoteAfter, Position: n.position, Reconfigure: n.cons.Reconfigure}
+		n.work.Go(func() { p.Run(ctx) })
+		n.yieldUntil(ctx)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -363,7 +362,7 @@ func (n *Node) Members() ([]Member, error) {
 	members := make([]Member, len(known))
 	for i, k := range known {
 		m := &members[i]
-		*m = Member{ID: k.ID, PeerAddr: k.PeerAddr, Leader: k.Leader, Voter: k.Voter}
+		*m = Member{ID: k.ID, PeerAddr: k.PeerAddr, Leader: k.Leader, Voter: k.Voter, Version: n.peers.Version(k.ID), Wish: n.peers.Wish(k.ID)}
 		if m.ID == n.cfg.ID {
 			m.Up, m.Applied = true, n.peers.Own().Applied
 		} else {

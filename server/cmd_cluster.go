@@ -94,6 +94,9 @@ func describeMember(m cluster.Member) store.Reply {
 		store.Str("up"), store.Flag(m.Up),
 		store.Str("state"), store.Str(memberState(m)),
 		store.Str("behind"), store.Int(int64(m.Behind)),
+		store.Str("version"), store.Str(m.Version),
+		store.Str("priority"), store.Int(int64(m.Wish.Priority)),
+		store.Str("never-lead"), store.Flag(m.Wish.Never),
 	)
 }
 
@@ -104,6 +107,8 @@ func memberState(m cluster.Member) string {
 		return "leader"
 	case !m.Up:
 		return "down"
+	case !m.Voter && m.Wish.Learner:
+		return "learner"
 	case !m.Voter:
 		return "catching-up"
 	}

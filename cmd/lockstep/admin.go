@@ -111,12 +111,11 @@ func mayLose(members []show.Record) string {
 	for _, m := range members {
 		var voter, alive bool
 		for _, f := range m {
-			n, _ := asNumber(f.Value)
 			switch f.Name {
 			case "voter":
-				voter = n == 1
+				voter = f.Value == true
 			case "up":
-				alive = n == 1
+				alive = f.Value == true
 			}
 		}
 		if voter {

@@ -125,7 +125,12 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestMayLose(t *testing.T) {
 	member := func(voter, up int64) show.Record {
-		return show.Record{{Name: "voter", Value: voter}, {Name: "up", Value: up}}
+		reply := []any{[]any{"id", "n1", "voter", voter, "up", up}}
+		list, err := show.RecordsOf(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0]
 	}
 	for _, c := range []struct {
 		members []show.Record

@@ -58,7 +58,7 @@ func startMembersWith(t *testing.T, failoverWait time.Duration, change ...func(*
 		own := addrs[3+3*i:]
 		m := &member{o: options{id: fmt.Sprintf("n%d", i+1), listen: own[0], peerListen: addrs[i], peers: peers,
 			sentinelListen: own[1], sentinelAuth: "yes", masterName: "mymaster", clusterListen: own[2],
-			data: filepath.Join(dir, fmt.Sprint(i)), protected: "yes", failoverWait: failoverWait, scriptLimit: 5 * time.Second}}
+			data: filepath.Join(dir, fmt.Sprint(i)), protected: "yes", voter: "yes", failoverWait: failoverWait, scriptLimit: 5 * time.Second}}
 		cfg, err := m.o.clusterConfig()
 		if err != nil {
 			t.Fatal(err)
@@ -314,7 +314,7 @@ func TestSentinelAuth(t *testing.T) {
 	for auth, want := range map[string]string{"yes": "-NOAUTH Authentication required.", "no": "*2 "} {
 		addrs := ports.Addrs(t, 2)
 		o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: auth, masterName: "mymaster", password: "secret",
-			protected: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second, aclFile: file}
+			protected: "yes", voter: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second, aclFile: file}
 		cfg, err := o.clusterConfig()
 		if err != nil {
 			t.Fatal(err)

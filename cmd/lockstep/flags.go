@@ -39,6 +39,9 @@ type options struct {
 	logStore                  string
 	logLevel, logFormat       string
 	ephemeral, leaseReads     bool
+	neverLead                 bool
+	leadPriority              int
+	voter                     string
 	sameOwnerNX               bool
 	debugCommand              string
 	failoverWait, scriptLimit time.Duration
@@ -74,6 +77,9 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.http.guardMetrics, "http-metrics-auth", false, "show /metrics only to ACL users who may run INFO")
 	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
 	fs.StringVar(&o.join, "join", "", "`host:port,...` of --peer-listen of one or more members of a running cluster: a new node joins it; one that has data does not look at this")
+	fs.StringVar(&o.voter, "voter", "yes", "`yes|no`: no has a node that joins stay without a vote: it keeps a copy and serves clients, but no majority counts it")
+	fs.BoolVar(&o.neverLead, "never-lead", false, "lead only until another voter can: for a voter in a far place, or on a slow machine")
+	fs.IntVar(&o.leadPriority, "lead-priority", 0, fmt.Sprintf("`number` up to %d: a leader hands over to a voter that has a higher one and has kept up for 10 s", cluster.MostPriority))
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
 	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
 	fs.StringVar(&o.auditDir, "audit-dir", "", "`directory` for files of the events of locks, as JSON lines, which lockstep audit checks; one for each node")
@@ -166,6 +172,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 	c.PageCache = o.without.has(directIO)
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
 	c.FailoverWait, c.LeaseReads, c.SameOwnerNX = o.failoverWait, o.leaseReads, o.sameOwnerNX
+	c.Version, c.Wish = version, cluster.Wish{Never: o.neverLead, Learner: o.voter == "no", Priority: o.leadPriority}
 	o.advertiseTo(&c)
 	var faults []error
 	if n, ok := store.ParseMemory(cmp.Or(o.quotaDataDir, "0")); !ok || n != 0 && n < minDataQuota {
@@ -202,6 +209,9 @@ func (o *options) validate() error {
 	}
 	if o.http.tls && o.tls.files.CertFile == "" {
 		faults = append(faults, errors.New("--http-tls needs --tls-cert-file and --tls-key-file"))
+	}
+	if o.voter != "yes" && o.voter != "no" {
+		faults = append(faults, fmt.Errorf("--voter %q: want yes or no", o.voter))
 	}
 	if o.protected != "yes" && o.protected != "no" {
 		faults = append(faults, fmt.Errorf("--protected-mode %q: want yes or no", o.protected))

@@ -23,7 +23,7 @@ func FuzzHTTP(f *testing.F) {
 	} {
 		f.Add([]byte(in))
 	}
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second, password: "of the owner"}
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", voter: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second, password: "of the owner"}
 	o.http.guardMetrics = true
 	cfg, err := o.clusterConfig()
 	if err != nil {

@@ -70,7 +70,7 @@ func TestMemoryOf(t *testing.T) {
 // memory.
 func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
 	addrs := ports.Addrs(t, 2)
-	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,
+	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", voter: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: time.Second}
 	cfg, err := o.clusterConfig()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // scraped returns the parts of an ephemeral node, which end with the test.
 func scraped(t testing.TB) *parts {
 	t.Helper()
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", voter: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
 	cfg, err := o.clusterConfig()
 	if err != nil {
 		t.Fatal(err)

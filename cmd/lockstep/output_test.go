@@ -95,7 +95,7 @@ func TestOutputOfEveryCommand(t *testing.T) {
 		json string   // the names of the object
 	}{
 		{[]string{"status", "--addr", n.Addr}, `(?m)^role +leader$`, "applied clients commit deadlines expired id keys leader leader_client membership role scripts sequence state_hash state_index term uptime"},
-		{[]string{"members", "--addr", n.Addr}, `(?m)^ID +PEER +CLIENT +LEADER +VOTER +UP +STATE +BEHIND\nn1 +\S+ +\S+ +yes +yes +yes +leader +0$`, ""},
+		{[]string{"members", "--addr", n.Addr}, `(?m)^ID +PEER +CLIENT +LEADER +VOTER +UP +STATE +BEHIND +VERSION +PRIORITY +NEVER-LEAD\nn1 +\S+ +\S+ +yes +yes +yes +leader +0 +0\.1\.0\+dev +0 +no\n1 of 1 voters are up: the cluster may lose none$`, ""},
 		{[]string{"add", "n1", n.PeerAddr, "--addr", n.Addr}, `^OK$`, "result"},
 		{[]string{"remove", "n9", "--addr", n.Addr}, `^n9 is no member: there is nothing to remove$`, "result"},
 		{[]string{"transfer", "n1", "--addr", n.Addr}, `^OK$`, "result"},
@@ -126,7 +126,7 @@ func TestOutputOfEveryCommand(t *testing.T) {
 			}
 			v := oneJSON(t, out)
 			if list, is := v.([]any); is {
-				v, c.json = list[0], "behind client id leader peer state up voter"
+				v, c.json = list[0], "behind client id leader never_lead peer priority state up version voter"
 			}
 			if got := strings.Join(names(v), " "); got != c.json {
 				t.Errorf("%q: %s, want %s: %s", args, got, c.json, out)

@@ -335,6 +335,9 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 			}
 		}
 		log.Info("Ready to accept connections", where...)
+		if p.node.Learner() && p.node.Membership() == cluster.Voter {
+			log.Warn("--voter=no has no effect: this member has a vote. To take the vote away, remove the member (lockstep remove), and start it with an empty directory and --join", "id", o.id)
+		}
 	}
 }
 
@@ -374,7 +377,7 @@ func unready(node *cluster.Node) string {
 		return "no leader: the members look for this node at " + node.Misplaced() + ", which is not its peer address"
 	case !node.Reaches():
 		return "no leader"
-	case m == cluster.NonVoter:
+	case m == cluster.NonVoter && !node.Learner():
 		return "no vote yet"
 	case !node.Ready():
 		return "its log is not applied yet"

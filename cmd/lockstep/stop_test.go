@@ -193,7 +193,7 @@ func TestStopWithHTTPConnections(t *testing.T) {
 
 // TestStoppingIsNotReady: as soon as a node begins to stop, it reports that it stops, while it still answers its clients.
 func TestStoppingIsNotReady(t *testing.T) {
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", voter: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
 	cfg, err := o.clusterConfig()
 	if err != nil {
 		t.Fatal(err)

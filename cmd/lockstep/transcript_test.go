@@ -60,7 +60,7 @@ func withoutLoops(ln net.Listener) net.Listener { return struct{ net.Listener }{
 func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener) net.Listener) (*inProcess, func()) {
 	t.Helper()
 	// Redis has no script-time-limit, so even on a slow machine no script of a transcript may reach this one.
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", voter: "yes", sentinelAuth: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: 10 * time.Minute}
 	for _, kv := range settings {
 		if kv[0] != "enable-debug-command" {

@@ -40,6 +40,7 @@ func (w *Watcher) answerTo(f Status) Status {
 		answer.Directory = ""
 	} else {
 		answer.Overruns, answer.Room = w.cfg.Overruns(), w.ownRoom()
+		answer.Version, answer.Wish = w.cfg.Version, w.cfg.Wish
 	}
 	answer.Members, answer.ToldMembers = w.memberIDs(), true
 	return answer

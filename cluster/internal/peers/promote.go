@@ -16,10 +16,21 @@ import (
 // keepUp is how far, in time, a member may be behind: by now it must have applied what was committed a keepUp ago.
 const keepUp = 3 * Period
 
-// commitAt is how far the log was committed at a time.
+// commits is how far the log was committed at the times of the last keepUp.
+type commits []commitAt
+
 type commitAt struct {
 	at    time.Duration
 	index uint64
+}
+
+// goal notes how far the log is committed now, and returns how far it was a keepUp ago; known is false if it has not been noted for so long.
+func (c *commits) goal(now time.Duration, index uint64) (goal uint64, known bool) {
+	*c = append(*c, commitAt{now, index})
+	for len(*c) > 1 && (*c)[1].at <= now-keepUp {
+		*c = (*c)[1:]
+	}
+	return (*c)[0].index, now-(*c)[0].at >= keepUp
 }
 
 // Promoter gives new members their vote while this node leads.
@@ -32,7 +43,7 @@ type Promoter struct {
 	// Reconfigure changes the membership (raftnode.Node.Reconfigure).
 	Reconfigure func(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
 
-	commits []commitAt               // the commit index during the last keepUp
+	commits commits
 	since   map[string]time.Duration // since when each non-voter keeps up
 }
 
@@ -40,6 +51,16 @@ type Promoter struct {
 func (p *Promoter) Run(ctx context.Context) {
 	w := p.Watcher
 	p.since = map[string]time.Duration{}
+	w.findEach(ctx, p.look, func(id string) {
+		delete(p.since, id) // if the change fails, the member has to keep up for another Promoter.After
+		if err := p.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
+			w.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
+		}
+	})
+}
+
+// findEach calls look in every Period until ctx ends, and act with the member that look returns, unless that is "".
+func (w *Watcher) findEach(ctx context.Context, look func(now time.Duration) (id string), act func(id string)) {
 	period := time.NewTicker(Period)
 	defer period.Stop()
 	for {
@@ -48,13 +69,8 @@ func (p *Promoter) Run(ctx context.Context) {
 			return
 		case <-period.C:
 		}
-		id := p.look(w.cfg.Clock.Monotonic())
-		if id == "" {
-			continue
-		}
-		delete(p.since, id) // if the change fails, the member has to keep up for another Promoter.After
-		if err := p.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
-			w.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
+		if id := look(w.cfg.Clock.Monotonic()); id != "" {
+			act(id)
 		}
 	}
 }
@@ -70,14 +86,10 @@ func vote(id string) func([]raftnode.Member) (raftnode.Change, error) {
 	}
 }
 
-// look notes which members without a vote keep up. It returns one that has kept up for Promoter.After, or "".
+// look notes which members without a vote keep up, except those who want none. It returns one that has kept up for Promoter.After, or "".
 func (p *Promoter) look(now time.Duration) (due string) {
 	w := p.Watcher
-	p.commits = append(p.commits, commitAt{now, p.Position()})
-	for len(p.commits) > 1 && p.commits[1].at <= now-keepUp {
-		p.commits = p.commits[1:]
-	}
-	goal := p.commits[0]
+	goal, known := p.commits.goal(now, p.Position())
 	members, err := w.cfg.Raft().Members()
 	if err != nil {
 		return ""
@@ -88,7 +100,8 @@ func (p *Promoter) look(now time.Duration) (due string) {
 			continue
 		}
 		waiting[m.ID] = true
-		if now-goal.at < keepUp || !w.Alive(m.ID) || w.Applied(m.ID) < goal.index {
+		wish, told := w.told(m.ID)
+		if !known || !told || wish.Learner || !w.Alive(m.ID) || w.Applied(m.ID) < goal {
 			delete(p.since, m.ID)
 			continue
 		}

@@ -21,17 +21,17 @@ import (
 //	                n, n times str id of a member |
 //	                str plain with TLS | str sentinel with TLS | str cluster with TLS |
 //	                n, n times (str user | int halvings | int rush | int milliseconds) |
-//	                uvarint room
+//	                uvarint room | str version | uvarint wish (Wish.code)
 //
 // The fields plain, sentinel and cluster are addresses for clients (Addresses). The field you is what the answering node thinks
 // of the asker: 0 it does not know, 1 a member, 2 no member, 3 a member's id with another data directory. Frames, integers and
 // str are as in cluster/internal/forward/wire.go.
 //
 // A reader skips what follows the fields that it knows. A frame may end after applied, the peer address, the data directory, the
-// members or the TLS addresses.
+// members, the TLS addresses or the room.
 //
 // A node names its data directory only to members: another node that knows the name could pass for it. The users (fair.Overrun)
-// and the room are only in an answer to a member that has named its own directory.
+// and what follows are only in an answer to a member that has named its own directory.
 const (
 	FrameStatus = 1
 
@@ -63,6 +63,9 @@ type Status struct {
 	// Room is 1 more than the length of the longest entry for which the node's disk has room; 0 if it has room for any entry.
 	Room int64
 
+	Version string // of the program; "" if the status does not say
+	Wish    Wish
+
 	asOf int64 // not sent; in an answer: how many of this node's proposed bytes had a known outcome when it asked
 }
 
@@ -90,7 +93,7 @@ func (f Status) Append(buf []byte) []byte {
 		for _, id := range f.Members {
 			buf = codec.AppendStr(buf, id)
 		}
-		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" || len(f.Overruns) > 0 || f.Room > 0 {
+		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" || f.tellsMore() {
 			for _, s := range []string{f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster} {
 				buf = codec.AppendStr(buf, s)
 			}
@@ -100,8 +103,13 @@ func (f Status) Append(buf []byte) []byte {
 	return frame.End(buf, start)
 }
 
+// tellsMore reports whether the status has fields that only members get.
+func (f *Status) tellsMore() bool {
+	return len(f.Overruns) > 0 || f.Room > 0 || f.Version != "" || f.Wish != Wish{}
+}
+
 func (f *Status) appendOverruns(buf []byte) []byte {
-	if len(f.Overruns) == 0 && f.Room == 0 {
+	if !f.tellsMore() {
 		return buf
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(f.Overruns)))
@@ -111,8 +119,12 @@ func (f *Status) appendOverruns(buf []byte) []byte {
 			buf = binary.AppendUvarint(buf, uint64(n))
 		}
 	}
-	if f.Room > 0 {
+	tellsWish := f.Version != "" || f.Wish != Wish{}
+	if f.Room > 0 || tellsWish {
 		buf = binary.AppendUvarint(buf, uint64(f.Room))
+	}
+	if tellsWish {
+		buf = binary.AppendUvarint(codec.AppendStr(buf, f.Version), f.Wish.code())
 	}
 	return buf
 }
@@ -155,6 +167,12 @@ func Read(r *bufio.Reader) (Status, error) {
 	if len(in.B) > 0 {
 		f.Room = int64(in.Uvarint())
 	}
+	if len(in.B) > 0 {
+		f.Version = string(in.Bytes())
+		wish, ok := wishOf(in.Uvarint())
+		f.Wish = wish
+		in.Bad = in.Bad || !ok
+	}
 	if in.Bad || !f.sane() {
 		return Status{}, frame.ErrMalformed
 	}
@@ -177,7 +195,7 @@ func (f *Status) sane() bool {
 			return false
 		}
 	}
-	for _, word := range []string{f.RunID, f.Cluster, f.Directory} {
+	for _, word := range []string{f.RunID, f.Cluster, f.Directory, f.Version} {
 		if word != "" && roster.CheckID(word) != nil {
 			return false
 		}

@@ -39,12 +39,30 @@ func TestStatusRoundTrip(t *testing.T) {
 	// A later version may say more.
 	told := secretStatus
 	told.Overruns = []fair.Overrun{{User: "a", Halvings: 7, Rush: 2, Spent: 1500 * time.Millisecond}, {User: "b", Halvings: 1}}
-	told.Room = 300
+	told.Room, told.Version = 300, "1.2.3"
 	if got, err := Read(reader(oneFrame(FrameStatus, 0, append(told.Append(nil)[6:], "more"...)))); err != nil || !same(got, told) {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
+	told.Version, told.Wish = "1.2.3+dev", Wish{Never: true, Learner: true, Priority: 1000}
+	if got, err := Read(reader(oneFrame(FrameStatus, 0, append(told.Append(nil)[6:], "more"...)))); err != nil || !same(got, told) {
+		t.Errorf("with a wish: %+v, %v", got, err)
+	}
+	told.Wish.Priority++
+	if got, err := Read(reader(told.Append(nil))); err == nil {
+		t.Errorf("no node says %+v", got.Wish)
+	}
+	told.Wish = Wish{}
+	told.Version = "a b"
+	if got, err := Read(reader(told.Append(nil))); err == nil {
+		t.Errorf("no node says %q", got.Version)
+	}
+	told.Version = ""
+	wishes := Status{ID: "n1", ToldMembers: true, Wish: Wish{Priority: 3}}
+	if got, err := Read(reader(wishes.Append(nil))); err != nil || !same(got, wishes) {
+		t.Errorf("with a wish alone: %+v, %v", got, err)
+	}
 	plain := told
-	plain.Room = 0
+	plain.Room, plain.Version = 0, ""
 	plain.Addrs.TLSPlain, plain.Addrs.TLSCluster = "", ""
 	if got, err := Read(reader(plain.Append(nil))); err != nil || !same(got, plain) {
 		t.Errorf("with users and without TLS: %+v, %v", got, err)

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,6 +41,7 @@ type Suspicion struct {
 	Logger              *slog.Logger
 	Raft                Elector
 	Leader              func() raftnode.Leadership // the leader as the node knows it
+	ByWish              func([]raftnode.Member)    // sorts members: those who should lead rather than others come first
 }
 
 // Elector is what Raft knows of leaders, and how a node stands for election.
@@ -72,20 +74,16 @@ func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	}
 }
 
-// turnAfter returns this node's position, from 0, among the voters other than leader, ordered by id, or -1.
+// turnAfter returns this node's position, from 0, among the voters other than leader, ordered by wish and id, or -1.
 func (s *Suspicion) turnAfter(leader string) int {
 	members, err := s.Raft.Members()
 	if err != nil {
 		return -1
 	}
-	var ids []string
-	for _, m := range members {
-		if m.Voter && m.ID != leader {
-			ids = append(ids, m.ID)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Index(ids, s.ID)
+	members = slices.DeleteFunc(slices.Clone(members), func(m raftnode.Member) bool { return !m.Voter || m.ID == leader })
+	slices.SortFunc(members, func(a, b raftnode.Member) int { return cmp.Compare(a.ID, b.ID) })
+	s.ByWish(members)
+	return slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == s.ID })
 }
 
 // silent waits until the leader has been silent for patience and this node has caught up; false: another node leads or ctx has

@@ -23,6 +23,8 @@ type Config struct {
 	PeerAddr  string // the node's own peer address
 	Addresses Addresses
 	DownAfter time.Duration // how long a member may be silent before it counts as down
+	Version   string        // of the program
+	Wish      Wish          // what the operator wants of this node
 	Clock     clock.Source
 	Logger    *slog.Logger
 	Dialer    *peerport.Dialer
@@ -214,6 +216,7 @@ func (w *Watcher) record(f Status, asked bool) {
 	if !asked { // lists of members and of overruns are believed only from a member that answers at its address
 		f.Members, f.ToldMembers = h.status.Members, h.status.ToldMembers
 		f.Overruns, f.Room, f.asOf = h.status.Overruns, h.status.Room, h.status.asOf
+		f.Version, f.Wish = h.status.Version, h.status.Wish
 		// Only answers have the TLS addresses.
 		f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster = h.status.Addrs.TLSPlain, h.status.Addrs.TLSSentinel, h.status.Addrs.TLSCluster
 	}

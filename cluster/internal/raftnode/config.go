@@ -39,6 +39,7 @@ type Config struct {
 	Foreign func(addr string) bool
 
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
+	Shy                                            bool // stands for election only when other members have not
 	LeaseReads                                     bool
 	Listens                                        func() bool
 

@@ -58,6 +58,8 @@ type Hooks struct {
 }
 
 const (
+	// shyFactor is by how much the timers of a node with Config.Shy are longer than those of others, which last up to twice as long as set.
+	shyFactor        = 4
 	transportPool    = 3
 	transportTimeout = 10 * time.Second
 	// applyTimeout bounds the wait for room in Raft's queue. The wait is usually short, because the leader has
@@ -99,6 +101,10 @@ func (r *Node) open(hooks Hooks) (err error) {
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
 	rc.CommitTimeout = 10 * time.Millisecond // how late followers learn of a commit when nothing follows it
+	if cfg.Shy {
+		// As a leader, it sends heartbeats more rarely, but still within the others' timeouts.
+		rc.HeartbeatTimeout, rc.ElectionTimeout = shyFactor*cfg.HeartbeatTimeout, shyFactor*cfg.ElectionTimeout
+	}
 	rc.SnapshotThreshold, rc.SnapshotInterval, rc.TrailingLogs = cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs
 	// Raft blocks when the channel won is full, and drops news when the channel seen is. So report drains both at once.
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)

@@ -132,7 +132,7 @@ func isName(text string) bool {
 }
 
 // flags are the names whose values 0 and 1 stand for false and true.
-var flags = map[string]bool{"leader": true, "voter": true, "up": true, "shared": true}
+var flags = map[string]bool{"leader": true, "voter": true, "up": true, "never-lead": true, "shared": true}
 
 func valueOf(name string, reply any) (any, error) {
 	switch v := reply.(type) {
