@@ -10,11 +10,19 @@ FUZZTIME ?= 15000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check lint race seeds fuzz conformance redis-suite compatibility kills chaos hostile growth differential image compose bench microbench performance lockloss broken rotations hosts licenses vulnerabilities clean
+.PHONY: build simulation mutations test check lint race seeds fuzz conformance redis-suite compatibility kills chaos hostile growth differential image compose bench microbench performance lockloss broken rotations hosts licenses vulnerabilities packages release clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
 	CGO_ENABLED=0 $(GO) -C bench build -trimpath -o ../lockstep-bench ./lockstep-bench
+
+# What a release has, in ./release: archives for Linux and macOS, packages, the list of modules, checksums.
+release:
+	deploy/packages/release release
+
+# The Debian and RPM packages for this machine, in ./release.
+packages:
+	mkdir -p release && deploy/packages/build release
 
 test: lint race seeds fuzz conformance
 
@@ -191,4 +199,4 @@ lockloss: build
 
 # It does not touch lockstep-data, where a node keeps its durable data.
 clean:
-	rm -rf lockstep lockstep-bench conformance/java/target conformance/java/*/target
+	rm -rf lockstep lockstep-bench release conformance/java/target conformance/java/*/target

@@ -95,7 +95,7 @@ func (s *session) describeWith(now time.Time, query int, cut func(name string) s
 	for _, f := range []struct {
 		set  bool
 		flag string
-	}{{s.monitoring.Load(), "O"}, {s.subscriber(), "P"}, {multi >= 0, "x"}, {s.waits(), "b"}, {how != nil, how.letters()}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
+	}{{s.monitoring.Load(), "O"}, {s.subscriber(), "P"}, {multi >= 0, "x"}, {s.waits(), "b"}, {how != nil, how.letters()}, {s.unix, "U"}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
 		if f.set {
 			flags += f.flag
 		}

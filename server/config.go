@@ -34,6 +34,8 @@ type Config struct {
 	RunID string
 	// Port is the port in CONFIG GET, and tcp_port in INFO; if Port is 0, tcp_port is TLSPort.
 	Port int
+	// UnixSocket and UnixSocketPerm are what CONFIG GET replies of the Unix socket.
+	UnixSocket, UnixSocketPerm string
 	// Bind is the reply of CONFIG GET bind.
 	Bind string
 	// DataDir is the reply of CONFIG GET dir.

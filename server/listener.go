@@ -24,8 +24,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err == nil {
-			if tcp, ok := c.(*net.TCPConn); ok {
-				l.srv.prepare(tcp)
+			switch c := c.(type) {
+			case *net.TCPConn:
+				l.srv.prepare(c)
+			case *net.UnixConn:
+				l.srv.warnOfNoLimit(limitUnsentLocal(c))
 			}
 			g := newGuard(c)
 			g.face, g.secret = l.face, l.secret

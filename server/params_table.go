@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -143,8 +144,8 @@ func describing(cfg *Config) []*paramDef {
 		fixed("syslog-facility", "", "local0"),
 		fixed("syslog-ident", "", "redis"),
 		fixed("tcp-backlog", "", "511"),
-		fixed("unixsocket", "", ""),
-		fixed("unixsocketperm", "", "0"),
+		pinned("unixsocket", cfg.UnixSocket),
+		pinned("unixsocketperm", cmp.Or(cfg.UnixSocketPerm, "0")),
 	}
 }
 

@@ -28,6 +28,7 @@ type session struct {
 	out     *outbox
 	addr    string
 	laddr   string
+	unix    bool       // it came by a Unix socket
 	from    netip.Addr // the client's address; for IPv6, the network of this address
 	face    Face
 	secret  bool // the client speaks TLS
@@ -130,6 +131,10 @@ func (srv *Server) newSession(c *guard) *session {
 	s.own.all = &srv.ownWork
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
+	if s.unix = c.LocalAddr().Network() == "unix"; s.unix {
+		s.laddr += ":0" // both addresses as in Redis
+		s.addr = s.laddr
+	}
 	s.from = turns.Origin(c)
 	s.client = srv.backend.NewClient(s.from)
 	s.out.gone = s.client.Gone
@@ -431,8 +436,11 @@ func (s *session) class() string {
 	return "normal"
 }
 
-// local reports whether the client uses a loopback address of this machine, or is in this process.
+// local reports whether the client uses a loopback address or a Unix socket of this machine, or is in this process.
 func (s *session) local() bool {
+	if s.unix {
+		return true
+	}
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		// This is not TCP, but a pipe in this process.

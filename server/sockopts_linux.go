@@ -17,6 +17,11 @@ func limitUnsent(c *net.TCPConn) error {
 	return setOption(c, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit)
 }
 
+// limitUnsentLocal does the work of limitUnsent for a client at a Unix socket. What such a client sends counts as its own memory.
+func limitUnsentLocal(c *net.UnixConn) error {
+	return setOption(c, unix.SOL_SOCKET, unix.SO_SNDBUF, unsentLimit/2) // the system doubles it
+}
+
 // limitInput bounds how much unread input the operating system keeps for a client or, if c is a listener, for each of its clients.
 func limitInput(c syscall.Conn, bytes int) error {
 	return setOption(c, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)

@@ -31,7 +31,7 @@ type adminOptions struct {
 }
 
 func (o *adminOptions) define(fs *flag.FlagSet) {
-	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node; lock takes several, separated by commas")
+	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node, or the path of its --unixsocket; lock takes several, separated by commas")
 	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep, for lock the key, +lock.acquire, +lock.renew, +lock.release and +lock.token, and for the commands about locks the keys, +lock.list, +lock.info, +lock.waiters, +lock.history, +lock.stats and +lock.force (default: the user without a name of its own, default)")
 	secretVar(fs, &o.password, "requirepass", "`password` of that user")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node; lock tries all nodes for so long")
@@ -175,7 +175,7 @@ func dialNode(o adminOptions) (*respclient.Conn, error) {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: o.timeout}
-	conn, err := dialer.Dial("tcp", o.addr)
+	conn, err := dialer.Dial(o.network(), o.addr)
 	if unknown, is := errors.AsType[*net.DNSError](err); is {
 		return nil, fmt.Errorf("--addr %s: the host cannot be found (%w): is its name right? An IP address does as well", o.addr, unknown)
 	}
@@ -208,11 +208,25 @@ func dialNode(o adminOptions) (*respclient.Conn, error) {
 	return c, nil
 }
 
-// checkAddr returns an error for an address that is not host:port.
+// network returns the network of --addr: a path is that of a Unix socket.
+func (o *adminOptions) network() string {
+	if strings.Contains(o.addr, "/") {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// checkAddr returns an error for an address that is neither host:port nor a path.
 func (o *adminOptions) checkAddr() error {
+	if o.network() == "unix" {
+		if o.tls {
+			return usageError{errors.New("--tls is for a port: a Unix socket has no TLS")}
+		}
+		return nil
+	}
 	_, port, err := net.SplitHostPort(o.addr)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-		return usageError{fmt.Errorf("--addr %q: want host:port, such as 127.0.0.1:6379: where a node has its --listen", o.addr)}
+		return usageError{fmt.Errorf("--addr %q: want host:port, such as 127.0.0.1:6379, where a node has its --listen, or the path of its --unixsocket", o.addr)}
 	}
 	return nil
 }

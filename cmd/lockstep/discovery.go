@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-io/lockstep/cluster"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/systemd"
 	"github.com/lockstep-io/lockstep/server"
 )
 
@@ -62,11 +63,21 @@ func (o *options) discoveryFaults() (faults []error) {
 type listeners struct {
 	plain, sentinel, cluster          net.Listener
 	tlsPlain, tlsSentinel, tlsCluster net.Listener
+	unix                              net.Listener
+	http                              net.Listener // opened by the service manager; else nil
 }
 
-// listen opens the client ports. It replaces port 0 in the advertised addresses with the port that the
-// system has chosen.
+// sockets are the names of the listeners that a service manager may open (systemd's FileDescriptorName=): those of the flags.
+var sockets = []string{"listen", "sentinel-listen", "cluster-listen", "tls-listen", "tls-sentinel-listen", "tls-cluster-listen", "unixsocket", "http-listen"}
+
+// listen opens the client ports, but for those that the service manager has opened. It replaces port 0 in the advertised addresses with the
+// port that the system has chosen.
 func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
+	given, err := systemd.Sockets(sockets)
+	if err != nil {
+		return ls, err
+	}
+	ls.unix, ls.http = given["unixsocket"], given["http-listen"]
 	for _, l := range []struct {
 		flag, addr string
 		to         *net.Listener
@@ -79,19 +90,40 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 		{"tls-sentinel-listen", o.tls.sentinelListen, &ls.tlsSentinel, &cfg.TLSSentinelAdvertise},
 		{"tls-cluster-listen", o.tls.clusterListen, &ls.tlsCluster, &cfg.TLSClusterAdvertise},
 	} {
-		if l.addr == "" {
+		ln := given[l.flag]
+		switch {
+		case ln != nil && o.misplaced(l.flag, l.addr, ln) != nil:
+			*l.to = ln
+			return ls, errors.Join(o.misplaced(l.flag, l.addr, ln), ls.close())
+		case l.addr == "":
 			continue
-		}
-		ln, err := net.Listen("tcp", l.addr)
-		if err != nil {
-			return ls, errors.Join(fmt.Errorf("--%s %s: %w; give an address of this machine and a port that no other process has", l.flag, l.addr, err), ls.close())
+		case ln == nil:
+			if ln, err = net.Listen("tcp", l.addr); err != nil {
+				return ls, errors.Join(fmt.Errorf("--%s %s: %w; give an address of this machine and a port that no other process has", l.flag, l.addr, err), ls.close())
+			}
 		}
 		*l.to = ln
 		if host, port, err := net.SplitHostPort(*l.advertise); err == nil && port == "0" {
 			*l.advertise = net.JoinHostPort(host, fmt.Sprint(portOf(ln)))
 		}
 	}
+	if o.unix.path != "" && ls.unix == nil {
+		if ls.unix, err = o.unix.listen(); err != nil {
+			return ls, errors.Join(err, ls.close())
+		}
+	}
 	return ls, nil
+}
+
+// misplaced returns an error if a socket of the service manager is at another place than its flag says: protected mode and what other nodes
+// tell clients go by the flag.
+func (o *options) misplaced(name, addr string, ln net.Listener) error {
+	at, is := ln.Addr().(*net.TCPAddr)
+	host, port, err := net.SplitHostPort(addr)
+	if is && err == nil && port == fmt.Sprint(at.Port) && (everywhere(host) == at.IP.IsUnspecified()) {
+		return nil
+	}
+	return fmt.Errorf("the service manager's socket %s is at %s: say so by --%s, which is %q", name, ln.Addr(), name, addr)
 }
 
 // portOf returns a listener's port; 0 for no listener, as in Redis.
@@ -113,7 +145,7 @@ func hostOf(listeners ...net.Listener) string {
 }
 
 func (ls listeners) close() (err error) {
-	for _, ln := range []net.Listener{ls.plain, ls.sentinel, ls.cluster, ls.tlsPlain, ls.tlsSentinel, ls.tlsCluster} {
+	for _, ln := range []net.Listener{ls.plain, ls.sentinel, ls.cluster, ls.tlsPlain, ls.tlsSentinel, ls.tlsCluster, ls.unix, ls.http} {
 		if ln != nil {
 			err = errors.Join(err, ln.Close())
 		}
@@ -140,7 +172,7 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 
 // serve starts to serve every listener. ended gets the result of each listener that is no longer served, and has room for all.
 func (p *parts) serve() (ended chan error) {
-	ended = make(chan error, 6)
+	ended = make(chan error, 7)
 	for _, l := range []struct {
 		ln     net.Listener
 		srv    *server.Server
@@ -153,6 +185,7 @@ func (p *parts) serve() (ended chan error) {
 		{p.listeners.tlsPlain, p.server, server.FacePlain, true},
 		{p.listeners.tlsCluster, p.server, server.FaceCluster, true},
 		{p.listeners.tlsSentinel, p.tlsSentinel, server.FacePlain, true},
+		{p.listeners.unix, p.server, server.FacePlain, false},
 	} {
 		if l.ln != nil {
 			go func() { ended <- l.srv.ServeAs(l.ln, l.face, l.secret) }()

@@ -17,6 +17,7 @@ const root = "../.."
 // ofOthers are flags in the documents that belong to other programs.
 var ofOthers = []string{
 	"security-opt", "volumes", // docker
+	"now", "offline", // systemctl, systemd-analyze
 	"pass", "pipe", "rdb", "askpass", // redis-cli
 	"help",
 }

@@ -50,6 +50,7 @@ type options struct {
 	quotaDataDir              string
 	peer                      peerOptions
 	tls                       tlsOptions
+	unix                      unixOptions
 	http                      httpOptions
 	without                   withoutPaths
 }
@@ -63,6 +64,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.id, "id", d.ID, "`name` of this node, unique in the cluster")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:6379", "`host:port` for Redis clients; \"\" turns it off, if there is --tls-listen")
 	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
+	fs.StringVar(&o.unix.path, "unixsocket", "", "`path` of a Unix socket for Redis clients of this machine; off by default")
+	fs.StringVar(&o.unix.perm, "unixsocketperm", "0", "`permissions` of that socket in octal, such as 770; 0: the umask decides")
 	fs.StringVar(&o.peerListen, "peer-listen", d.PeerListen, "`host:port` for the other nodes")
 	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
 	o.peer.define(fs)
@@ -203,7 +206,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 }
 
 func (o *options) validate() error {
-	faults := append(o.portFaults(), o.discoveryFaults()...)
+	faults := append(append(o.portFaults(), o.discoveryFaults()...), o.unix.faults()...)
 	if err := cluster.CheckAddress(o.httpListen); err != nil && o.httpListen != "" {
 		faults = append(faults, fmt.Errorf("--http-listen: %w, such as 127.0.0.1:8379", err))
 	}

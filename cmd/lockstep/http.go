@@ -142,7 +142,12 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 	if o.httpListen == "" {
 		return nil, nil
 	}
-	ln, err := net.Listen("tcp", o.httpListen)
+	ln, err := p.listeners.http, error(nil)
+	if ln != nil {
+		err = o.misplaced("http-listen", o.httpListen, ln)
+	} else {
+		ln, err = net.Listen("tcp", o.httpListen)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--http-listen %s: %w; give an address of this machine and a port that no other process has, or turn it off with --http-listen \"\"", o.httpListen, err)
 	}

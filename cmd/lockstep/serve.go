@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-io/lockstep/cluster/brake"
 	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/audit"
 	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/bridge"
+	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/systemd"
 	"github.com/lockstep-io/lockstep/cmd/lockstep/internal/traces"
 	"github.com/lockstep-io/lockstep/luavm"
 	"github.com/lockstep-io/lockstep/server"
@@ -133,6 +134,7 @@ func (o *options) configure(sc *server.Config, plan memoryPlan, ls listeners) {
 		sc.ClientCeiling, sc.MaxHandshakes = o.clientsWithin(plan.files, sc.MaxHandshakes)
 		sc.MaxClients = min(sc.MaxClients, sc.ClientCeiling)
 	}
+	sc.UnixSocket, sc.UnixSocketPerm = o.unix.path, strings.TrimLeft(o.unix.perm, "0")
 	sc.Port, sc.TLSPort, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), hostOf(ls.plain, ls.tlsPlain)
 	if o.without.has(eventLoops) {
 		sc.Loops = -1
@@ -266,7 +268,10 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	if cfg.Limits, err = o.limits(plan); err != nil {
 		return usageError{err}
 	}
+	manager := systemd.New(log)
+	started := manager.Starting()
 	p, err := assemble(o, cfg, plan, cluster.NewSystemTime(), log, shutdown)
+	started()
 	if err != nil {
 		return err
 	}
@@ -277,14 +282,16 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		return errors.Join(err, p.listeners.close(), p.bridge.Close(), p.node.Close(), p.audit.Close())
 	}
 	failed := p.serve()
-	go reloadOn(stop, hangups, p.reload, log)
+	go reloadOn(stop, hangups, func() { manager.Reload(func() { reload(p.reload, log) }) })
 	go announce(stop, p, o, log)
+	go manager.Run(stop, func() string { return standing(p.node) })
 
 	select {
 	case <-stop.Done():
 		log.Info("Stopping")
 	case err = <-failed:
 	}
+	manager.Stopping()
 	// The node hands leadership over first, while it can still forward its clients' commands to the new leader.
 	p.node.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
@@ -334,6 +341,9 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 				where = append(where, port.flag, *port.addr)
 			}
 		}
+		if o.unix.path != "" {
+			where = append(where, "unixsocket", o.unix.path)
+		}
 		log.Info("Ready to accept connections", where...)
 		if p.node.Learner() && p.node.Membership() == cluster.Voter {
 			log.Warn("--voter=no has no effect: this member has a vote. To take the vote away, remove the member (lockstep remove), and start it with an empty directory and --join", "id", o.id)
@@ -360,6 +370,18 @@ func stopPages(pages *http.Server) error {
 		return err
 	}
 	return pages.Close()
+}
+
+// standing says in a few words what a node does, for its service manager.
+func standing(node *cluster.Node) string {
+	s := node.Status()
+	switch why := unready(node); {
+	case why != "":
+		return "not ready: " + why
+	case s.Role == cluster.Leader:
+		return "leads"
+	}
+	return "follows " + s.LeaderID
 }
 
 // unready returns why a node is not ready, for the page /readyz; "" if it is ready.

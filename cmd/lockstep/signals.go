@@ -37,18 +37,19 @@ func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups cha
 	return stop, cancel, hangups
 }
 
-// reloadOn runs all reloaders in list at each SIGHUP, until ctx ends. It logs the result of each SIGHUP in one line.
-func reloadOn(ctx context.Context, hangups <-chan os.Signal, list []reloader, log *slog.Logger) {
+// reloadOn calls reload at each SIGHUP, until ctx ends.
+func reloadOn(ctx context.Context, hangups <-chan os.Signal, reload func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			reload(list, log)
+			reload()
 		}
 	}
 }
 
+// reload runs all reloaders in list, and logs the result in one line.
 func reload(list []reloader, log *slog.Logger) {
 	if len(list) == 0 {
 		log.Info("SIGHUP: this node has nothing to read anew")

@@ -140,7 +140,7 @@ func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 
 // portFaults returns the faults in the flags of the client ports.
 func (o *options) portFaults() (faults []error) {
-	served, secret := false, false
+	served, secret := o.unix.path != "", false
 	for _, p := range o.clientPorts() {
 		own := strings.TrimSuffix(p.flag, "listen") + "advertise"
 		if *p.addr == "" {
@@ -161,7 +161,7 @@ func (o *options) portFaults() (faults []error) {
 		}
 	}
 	if !served {
-		faults = append(faults, errors.New("there is neither --listen nor --tls-listen: clients need one"))
+		faults = append(faults, errors.New("there is neither --listen nor --tls-listen nor --unixsocket: clients need one"))
 	}
 	if secret && o.tls.files.CertFile == "" {
 		faults = append(faults, errors.New("a TLS port needs --tls-cert-file and --tls-key-file"))

@@ -1,5 +1,5 @@
 // Command redis-server takes the place of the real one on the PATH of a test suite that starts a redis-server itself. It starts
-// lockstep instead, and connects a Unix socket to lockstep's port. It knows the few settings that such suites use. They may be on
+// lockstep instead, at a Unix socket if there is one, else at a port. It knows the few settings that such suites use. They may be on
 // the command line or, with `redis-server -`, on standard input.
 //
 // LOCKSTEP_BINARY names the program to start.
@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -80,11 +79,15 @@ func (s *settings) set(name, value string) error {
 }
 
 func run(s settings) error {
-	addr, err := s.address()
+	listen, err := s.address()
 	if err != nil {
 		return err
 	}
-	child := exec.Command(os.Getenv("LOCKSTEP_BINARY"), "serve", "--ephemeral", "--listen", addr, "--http-listen", "")
+	network, addr := "tcp", listen
+	if s.socket != "" {
+		network, addr = "unix", s.socket
+	}
+	child := exec.Command(os.Getenv("LOCKSTEP_BINARY"), "serve", "--ephemeral", "--listen", listen, "--http-listen", "", "--unixsocket", s.socket)
 	child.Stderr, child.Env = os.Stderr, environ.Environ()
 	endWithParent(child)
 	if err := child.Start(); err != nil {
@@ -92,16 +95,8 @@ func run(s settings) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
-	if err := waitFor(addr, ended); err != nil {
+	if err := waitFor(network, addr, ended); err != nil {
 		return err
-	}
-	if s.socket != "" {
-		ln, err := net.Listen("unix", s.socket)
-		if err != nil {
-			return errors.Join(err, child.Process.Kill())
-		}
-		defer ln.Close()
-		go forward(ln, addr)
 	}
 	fmt.Println("* Server initialized")
 	fmt.Println("* The server is now ready to accept connections")
@@ -118,12 +113,15 @@ func run(s settings) error {
 	}
 }
 
-// address returns where lockstep listens: at the given port or, if that is taken and there is a socket, at any free port.
+// address returns where lockstep listens: at the given port or, if there is none or that is taken, at the socket only.
 func (s settings) address() (string, error) {
+	if s.port == "0" && s.socket != "" {
+		return "", nil
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:"+s.port)
 	if err != nil && s.socket != "" {
 		fmt.Println("# port", s.port, "is taken, another one serves the socket:", err)
-		ln, err = net.Listen("tcp", "127.0.0.1:0")
+		return "", nil
 	}
 	if err != nil {
 		return "", err
@@ -132,9 +130,9 @@ func (s settings) address() (string, error) {
 }
 
 // waitFor asks lockstep again and again until it answers.
-func waitFor(addr string, ended <-chan error) error {
+func waitFor(network, addr string, ended <-chan error) error {
 	for {
-		if c, err := source.Dial("tcp", addr); err == nil {
+		if c, err := net.Dial(network, addr); err == nil {
 			_, err = io.WriteString(c, "PING\r\n")
 			if err == nil {
 				_, err = io.ReadFull(c, make([]byte, len("+PONG\r\n")))
@@ -149,37 +147,4 @@ func waitFor(addr string, ended <-chan error) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-func forward(ln net.Listener, addr string) {
-	for {
-		near, err := ln.Accept()
-		if err != nil {
-			return // the listener is closed at the end
-		}
-		go join(near.(*net.UnixConn), addr)
-	}
-}
-
-// join carries bytes in both directions, and passes on the end of each stream.
-func join(near *net.UnixConn, addr string) {
-	defer near.Close()
-	conn, err := source.Dial("tcp", addr)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return
-	}
-	far := conn.(*net.TCPConn)
-	defer far.Close()
-	var both sync.WaitGroup
-	both.Go(func() {
-		// If one direction of a connection breaks, both directions end, as when the connection is closed.
-		_, _ = io.Copy(far, near)
-		_ = far.CloseWrite()
-	})
-	both.Go(func() {
-		_, _ = io.Copy(near, far)
-		_ = near.Close()
-	})
-	both.Wait()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"os/exec"
 	"syscall"
 )
@@ -10,6 +9,3 @@ import (
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
-
-// source is the address of connections to lockstep. From 127.0.0.1, these could take a fixed port of a suite's server.
-var source = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}

@@ -230,6 +230,7 @@ func TestWhoIsAsked(t *testing.T) {
 		{"no leader", reply("-CLUSTERDOWN no leader"), reply(granted), nil, ""},
 		{"a replica", reply("-READONLY You can't write against a read only replica."), reply(granted), nil, ""},
 		{"redirected", reply("-MOVED 12 b:1"), reply(granted), nil, ""},
+		{"redirected to a file", reply("-MOVED 12 /run/x:1"), nil, errors.New(""), "MOVED"},
 		{"redirected within the host", reply("-MOVED 12 :1"), reply(granted), againError{}, "circle"},
 		{"in a circle", reply("-MOVED 12 b:1"), reply("-MOVED 12 a:1"), againError{}, "circle"},
 		{"all are down", nil, nil, errNoneAnswer, "is down"},

@@ -128,11 +128,13 @@ func movedTo(err error, from string) (addr string, ok bool) {
 		return "", false
 	}
 	host, port, bad := net.SplitHostPort(words[2])
-	if bad != nil {
+	if bad != nil || strings.Contains(host, "/") { // a path would be that of a Unix socket of this machine
 		return "", false
 	}
 	if host == "" {
-		host, _, _ = net.SplitHostPort(from)
+		if host, _, bad = net.SplitHostPort(from); bad != nil {
+			return "", false
+		}
 	}
 	return net.JoinHostPort(host, port), true
 }
