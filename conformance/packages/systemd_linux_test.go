@@ -57,15 +57,30 @@ func start(t *testing.T, deb string) *machine {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // what it has said tells more
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-ended
 		if t.Failed() {
 			t.Logf("%s", said.String())
 		}
 	})
 	m := &machine{t: t}
 	m.until("systemd to run", func() bool {
+		select {
+		case <-ended:
+			for _, forbidden := range []string{"unshare: ", "mount: ", "pivot_root: "} {
+				if strings.Contains(said.String(), forbidden) {
+					t.Skipf("skipped: this machine does not let the test make a system in a namespace: %s", said.String())
+				}
+			}
+			t.Fatal("systemd has ended")
+		default:
+		}
 		children, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(cmd.Process.Pid), "task", fmt.Sprint(cmd.Process.Pid), "children"))
 		if m.pid = strings.TrimSpace(string(children)); err != nil || m.pid == "" {
 			return false
