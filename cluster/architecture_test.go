@@ -247,7 +247,7 @@ func TestRoomsImportNoMore(t *testing.T) {
 }
 
 // otherModules are the directories with a go.mod of their own.
-var otherModules = []string{"bench/", "conformance/go/", "conformance/ui/"}
+var otherModules = []string{"bench/", "conformance/go/", "conformance/helm/", "conformance/ui/"}
 
 // Each third-party module but golang.org/x/sys has one importing package, so that the module can be replaced.
 func TestThirdPartyModulesHaveOneImporter(t *testing.T) {

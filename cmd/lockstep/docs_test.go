@@ -18,6 +18,7 @@ const root = "../.."
 var ofOthers = []string{
 	"security-opt", "volumes", // docker
 	"now", "offline", // systemctl, systemd-analyze
+	"namespace", "create-namespace", "set", "selector", "reuse-values", // helm, kubectl
 	"pass", "pipe", "rdb", "askpass", // redis-cli
 	"help",
 }
