@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,7 +20,7 @@ const maxSocketPath = 103
 
 // mode returns the permissions of the socket; given is false if the umask decides, as in Redis.
 func (o *unixOptions) mode() (mode fs.FileMode, given bool, err error) {
-	n, err := strconv.ParseUint(o.perm, 8, 32)
+	n, err := strconv.ParseUint(cmp.Or(o.perm, "0"), 8, 32)
 	if err != nil || n > 0o777 {
 		return 0, false, fmt.Errorf("--unixsocketperm %q: want octal digits up to 777, such as 770; 0: the umask decides", o.perm)
 	}
