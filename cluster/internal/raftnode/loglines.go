@@ -2,27 +2,28 @@ package raftnode
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger hands hashicorp/raft's log lines to slog.
-func raftLogger(log *slog.Logger) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{
-		Name: "raft", Level: hclog.Info, DisableTime: true, Output: raftLines{log: log},
-	})
-}
+// raftLogger hands hashicorp/raft's log lines to slog, with their fields.
+func raftLogger(log *slog.Logger) hclog.Logger { return lines(raftLines{log: log}) }
 
 // raftLoggerOf passes at most one warning or error of each kind and member per hour: Raft logs every failed attempt.
 func raftLoggerOf(log *slog.Logger, now func() time.Duration) hclog.Logger {
 	few := newSeldom(log, slog.LevelInfo, now)
 	few.pause = time.Hour
-	return hclog.New(&hclog.LoggerOptions{
-		Name: "raft", Level: hclog.Info, DisableTime: true, Output: raftLines{log, few},
-	})
+	return lines(raftLines{log, few})
+}
+
+func lines(to raftLines) hclog.Logger {
+	log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: io.Discard})
+	log.RegisterSink(to)
+	return log
 }
 
 type raftLines struct {
@@ -30,37 +31,33 @@ type raftLines struct {
 	few *seldom // nil: every line is written
 }
 
-// Write logs one line, such as "[WARN]  raft: heartbeat timeout reached: …".
-func (w raftLines) Write(p []byte) (int, error) {
-	line := string(p)
-	level := slog.LevelDebug
-	for prefix, l := range map[string]slog.Level{"[WARN]": slog.LevelInfo, "[ERROR]": slog.LevelWarn} {
-		if len(line) > len(prefix) && line[:len(prefix)] == prefix {
-			level = l
-		}
-	}
-	if _, rest, ok := strings.Cut(line, "]"); ok {
-		line = rest
-	}
-	line = strings.TrimSpace(line)
-	if w.few == nil || level == slog.LevelDebug {
-		w.log.Log(context.Background(), level, line)
-		return len(p), nil
-	}
-	w.few.sayAt(level, raftKind(line), line)
-	return len(p), nil
-}
+// levels are the levels of Raft's lines: what Raft warns of, lockstep expects.
+var levels = map[hclog.Level]slog.Level{hclog.Info: slog.LevelDebug, hclog.Warn: slog.LevelInfo, hclog.Error: slog.LevelWarn}
 
-// raftKind returns the kind of a line of Raft: the text of the line without its values, and with the member that the line names.
-func raftKind(line string) string {
-	kind, rest, _ := strings.Cut(line, ": ")
-	if text, fields, ok := strings.Cut(rest, ": "); ok && !strings.Contains(text, "=") {
-		kind, rest = kind+": "+text, fields
+// Accept implements hclog.SinkAdapter. fields are names and values in turn.
+func (w raftLines) Accept(name string, level hclog.Level, msg string, fields ...any) {
+	to, is := levels[level]
+	if !is {
+		return
 	}
-	for field := range strings.FieldsSeq(rest) {
-		if name, _, ok := strings.Cut(field, "="); ok && (name == "peer" || name == "server-id" || name == "id") {
-			return kind + " " + field
+	msg = name + ": " + msg
+	kind, attrs := msg, make([]any, 0, len(fields))
+	for i := 0; i+1 < len(fields); i += 2 {
+		field, value := fmt.Sprint(fields[i]), fields[i+1]
+		if f, is := value.(hclog.Format); is && len(f) > 0 {
+			value = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
+		}
+		if s, is := value.(fmt.Stringer); is {
+			value = s.String() // Raft's own types, and durations with their units
+		}
+		attrs = append(attrs, field, value)
+		if field == "peer" || field == "server-id" || field == "id" {
+			kind = fmt.Sprint(kind, " ", field, "=", value)
 		}
 	}
-	return kind
+	if w.few == nil || to == slog.LevelDebug {
+		w.log.Log(context.Background(), to, msg, attrs...)
+		return
+	}
+	w.few.sayAt(to, kind, msg, attrs...)
 }
