@@ -70,6 +70,8 @@ type Status struct {
 	Role       Role
 	Membership Membership
 	LeaderID   string // "" without a leader
+	// LeaderFor is how long ago this node has heard of this leader or, without a leader, that there is none.
+	LeaderFor time.Duration
 	// LeaderChanges is how often this node has heard of a leader other than the one before.
 	LeaderChanges uint64
 	Term          uint64

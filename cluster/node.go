@@ -69,11 +69,11 @@ type Node struct {
 
 	overruns fair.Limits // the shortened time limits of users; a new term of leadership does not reset them
 
-	mu        sync.Mutex
-	leader    raftnode.Leadership
-	unfollow  context.CancelFunc
-	elections uint64
-
+	mu         sync.Mutex
+	leader     raftnode.Leadership
+	unfollow   context.CancelFunc
+	elections  uint64
+	ledFrom    time.Duration          // the monotonic time at which this node has heard of the present leader, or that there is none
 	saidLeader raftnode.Leadership    // the leader that the last log line about leaders names
 	callers    map[*peerConn]struct{} // connections of peers that forward to this node
 }
@@ -279,7 +279,7 @@ func (n *Node) setLeader(l raftnode.Leadership) {
 			n.cfg.Logger.Info("leader", "id", l.ID, "peer", l.Addr)
 		}
 	}
-	n.leader = l
+	n.leader, n.ledFrom = l, n.cfg.Time.Monotonic()
 	if l.ID != "" && !l.Self {
 		n.cons.Led()
 	}
@@ -302,9 +302,9 @@ func (n *Node) setLeader(l raftnode.Leadership) {
 // Status describes the node. It does not wait for a running script.
 func (n *Node) Status() Status {
 	n.mu.Lock()
-	l, changes := n.leader, n.elections
+	l, changes, from := n.leader, n.elections, n.ledFrom
 	n.mu.Unlock()
-	s := Status{ID: n.cfg.ID, LeaderID: l.ID, LeaderChanges: changes, Role: Follower, Membership: n.Membership()}
+	s := Status{ID: n.cfg.ID, LeaderID: l.ID, LeaderFor: n.cfg.Time.Monotonic() - from, LeaderChanges: changes, Role: Follower, Membership: n.Membership()}
 	switch {
 	case l.Self:
 		s.Role = Leader

@@ -61,7 +61,12 @@ func TestLeadPriority(t *testing.T) {
 	c.expect(0, "OK", "SET lock me NX PX 60000")
 	c.start(1)
 	c.ledBy(1)
+	leads := time.Now()
 	for i := range c.nodes {
+		c.until("each to know the new leader", func() bool { return c.nodes[i].Status().LeaderID == "n2" })
+		if since := c.nodes[i].Status().LeaderFor; since > time.Since(leads)+time.Second {
+			t.Errorf("n%d says that n2 leads for %v", i+1, since)
+		}
 		c.expect(i, "nil", "SET lock other NX PX 60000")
 	}
 }

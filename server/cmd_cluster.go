@@ -51,6 +51,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 		text("membership", string(st.Membership)),
 		text("leader", leader),
 		text("leader-client", addr),
+		num("leader-for", uint64(seconds(st.LeaderFor))),
 		num("term", st.Term),
 		num("commit", st.Commit),
 		num("applied", st.Applied),

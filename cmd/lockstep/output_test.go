@@ -94,7 +94,7 @@ func TestOutputOfEveryCommand(t *testing.T) {
 		text string   // a regular expression
 		json string   // the names of the object
 	}{
-		{[]string{"status", "--addr", n.Addr}, `(?m)^role +leader$`, "applied clients commit deadlines expired id keys leader leader_client membership role scripts sequence state_hash state_index term uptime"},
+		{[]string{"status", "--addr", n.Addr}, `(?m)^role +leader$`, "applied clients commit deadlines expired id keys leader leader_client leader_for membership role scripts sequence state_hash state_index term uptime"},
 		{[]string{"members", "--addr", n.Addr}, `(?m)^ID +PEER +CLIENT +LEADER +VOTER +UP +STATE +BEHIND +VERSION +PRIORITY +NEVER-LEAD\nn1 +\S+ +\S+ +yes +yes +yes +leader +0 +0\.1\.0\+dev +0 +no\n1 of 1 voters are up: the cluster may lose none$`, ""},
 		{[]string{"add", "n1", n.PeerAddr, "--addr", n.Addr}, `^OK$`, "result"},
 		{[]string{"remove", "n9", "--addr", n.Addr}, `^n9 is no member: there is nothing to remove$`, "result"},
