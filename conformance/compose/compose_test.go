@@ -37,6 +37,7 @@ func TestCompose(t *testing.T) {
 	t.Cleanup(func() { p.composeRun("down", "--volumes", "--timeout", "5") })
 	p.up()
 	p.requireNoRights()
+	p.requireGuardedHTTP()
 	s := &stage{project: p, inside: make([]atomic.Int32, contendedFor)}
 	s.takeLocks()
 	stop := s.contend()

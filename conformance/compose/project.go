@@ -30,17 +30,20 @@ var services = []string{"n1", "n2", "n3"}
 // project is the services of docker-compose.yml.
 type project struct {
 	*engine
-	name, file   string
+	name         string
+	files        []string // of docker-compose
 	passwordFile string
+	tlsDir       string
 	addrs        map[string]string // the RESP address of each service on this machine
+	http         string            // the HTTP address of n1
 }
 
 // published matches an address in docker-compose.yml: the local side of a published port, or an address that a node advertises.
 var published = regexp.MustCompile(`127\.0\.0\.1:(\d+)`)
 
-// newProject reads docker-compose.yml. It replaces the ports in it by free ones, and the image by the image of the test. It uses
-// everything else unchanged.
-func newProject(t testing.TB, e *engine, root, image string) *project {
+// newProject reads docker-compose.yml, and files that change it. It replaces the ports in them by free ones, and the image by the
+// image of the test. It uses everything else unchanged.
+func newProject(t testing.TB, e *engine, root, image string, changes ...string) *project {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docker-compose.yml"))
 	if err != nil {
@@ -54,25 +57,40 @@ func newProject(t testing.TB, e *engine, root, image string) *project {
 	for port := range free {
 		free[port], addrs = addrs[0], addrs[1:]
 	}
-	text = published.ReplaceAllFunc(text, func(addr []byte) []byte {
+	dir := t.TempDir()
+	p := &project{engine: e, name: fmt.Sprint("lockstep-test-", os.Getpid()), passwordFile: filepath.Join(dir, "password"), tlsDir: filepath.Join(dir, "tls"),
+		addrs: map[string]string{"n1": free["6379"], "n2": free["6380"], "n3": free["6381"]}, http: free["8379"]}
+	local := func(addr []byte) []byte {
 		_, port, _ := strings.Cut(string(addr), ":")
+		if free[port] == "" {
+			t.Fatalf("%s is not an address of docker-compose.yml", addr)
+		}
 		return []byte(free[port])
-	})
-	own := strings.Replace(string(text), "image: lockstep\n", "image: "+image+"\n", -1)
-	p := &project{engine: e, name: fmt.Sprint("lockstep-test-", os.Getpid()), file: filepath.Join(t.TempDir(), "docker-compose.yml"),
-		addrs: map[string]string{"n1": free["6379"], "n2": free["6380"], "n3": free["6381"]}}
+	}
+	own := strings.ReplaceAll(string(published.ReplaceAllFunc(text, local)), "image: lockstep\n", "image: "+image+"\n")
 	for service, addr := range p.addrs {
-		if addr == "" || own == string(text) {
+		if addr == "" || !strings.Contains(own, image) {
 			t.Fatalf("docker-compose.yml is not as this test knows it: %s has no port, or there is no image", service)
 		}
 	}
-	if err := os.WriteFile(p.file, []byte(own), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	p.passwordFile = filepath.Join(filepath.Dir(p.file), "password")
-	if err := os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	add := func(name, text string) {
+		write(name, text)
+		p.files = append(p.files, "-f", filepath.Join(dir, name))
 	}
+	add("docker-compose.yml", own)
+	for _, name := range changes {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(filepath.Base(name), string(published.ReplaceAllFunc(text, local)))
+	}
+	write("password", password+"\n")
 	// Whatever the umask is, the user in the containers must be able to read the file.
 	if err := os.Chmod(p.passwordFile, 0o444); err != nil {
 		t.Fatal(err)
@@ -83,8 +101,8 @@ func newProject(t testing.TB, e *engine, root, image string) *project {
 // composeRun runs a command of docker-compose.
 func (p *project) composeRun(args ...string) string {
 	p.t.Helper()
-	command := append([]string{"env", "PASSWORD_FILE=" + p.passwordFile}, p.compose...)
-	command = append(command, "-p", p.name, "-f", p.file)
+	command := append([]string{"env", "PASSWORD_FILE=" + p.passwordFile, "TLS_DIR=" + p.tlsDir}, p.compose...)
+	command = append(append(command, "-p", p.name), p.files...)
 	return p.run(append(command, args...)...)
 }
 
