@@ -160,6 +160,7 @@ type checker struct {
 type database struct {
 	locks   map[string]*lockState
 	flushes int // how often all locks were deleted, or became unknown
+	gaps    int // how often the owners have become unknown
 }
 
 // lockState is what the events say of a lock.
@@ -167,6 +168,7 @@ type lockState struct {
 	owners  map[string]owning // as of so many flushes
 	flushes int
 	token   uint64 // the last one of a new owner
+	gaps    int    // database.gaps at that time
 }
 
 type owning struct {
@@ -269,6 +271,7 @@ func (c *checker) gap(of *source, sources []*source) error {
 	c.sum.Gaps++
 	for _, d := range c.dbs {
 		d.flushes++
+		d.gaps++
 	}
 	return nil
 }
@@ -337,10 +340,12 @@ func (c *checker) grant(e *history.Event) {
 				break
 			}
 		}
-		if shares := e.Kind == "redisson-readwrite" || e.Kind == "symfony"; e.Token < l.token || e.Token == l.token && !shares {
+		// The first hold of the same owner may be one of before a gap.
+		further := e.Holds > 1 && l.gaps != c.db(e.DB).gaps
+		if shares := further || e.Kind == "redisson-readwrite" || e.Kind == "symfony"; e.Token < l.token || e.Token == l.token && !shares {
 			c.report(e.Seq, "%s of database %d was granted with the token %d, after %d", e.Key, e.DB, e.Token, l.token)
 		}
-		l.token = max(l.token, e.Token)
+		l.token, l.gaps = max(l.token, e.Token), c.db(e.DB).gaps
 	}
 	l.set(e.Owner, owning{e.Kind, e.Permits})
 	if c.exceeds(l, e) {
