@@ -25,7 +25,7 @@ type Hub struct {
 	warned   atomic.Int64           // Unix time of the last log line of cutOff
 	data     atomic.Pointer[Server] // the server that has the clients for data
 	heard    atomic.Int64           // how many channels, patterns and shard channels have subscribers; readable without mu
-	hurried  atomic.Int64           // how many of them do not begin with lockEvents; readable without mu
+	hurried  atomic.Int64           // how many of them Listens counts (hurries); readable without mu
 
 	tracker *tracker
 

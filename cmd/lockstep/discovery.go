@@ -78,6 +78,13 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 		return ls, err
 	}
 	ls.unix, ls.http = given["unixsocket"], given["http-listen"]
+	for name, addr := range map[string]string{"unixsocket": o.unix.path, "http-listen": o.httpListen} {
+		if ln := given[name]; ln != nil {
+			if err := o.misplaced(name, addr, ln); err != nil {
+				return ls, errors.Join(err, ls.close())
+			}
+		}
+	}
 	for _, l := range []struct {
 		flag, addr string
 		to         *net.Listener
@@ -118,12 +125,30 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 // misplaced returns an error if a socket of the service manager is at another place than its flag says: protected mode and what other nodes
 // tell clients go by the flag.
 func (o *options) misplaced(name, addr string, ln net.Listener) error {
-	at, is := ln.Addr().(*net.TCPAddr)
-	host, port, err := net.SplitHostPort(addr)
-	if is && err == nil && port == fmt.Sprint(at.Port) && (everywhere(host) == at.IP.IsUnspecified()) {
+	if isAt(ln.Addr(), addr) {
 		return nil
 	}
 	return fmt.Errorf("the service manager's socket %s is at %s: say so by --%s, which is %q", name, ln.Addr(), name, addr)
+}
+
+// isAt reports whether a listener's address is the one that a flag gives. A name other than localhost may stand for any address that is not
+// of loopback.
+func isAt(at net.Addr, addr string) bool {
+	tcp, is := at.(*net.TCPAddr)
+	host, port, err := net.SplitHostPort(addr)
+	if !is || err != nil {
+		return !is && addr == at.String()
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case port != fmt.Sprint(tcp.Port):
+		return false
+	case everywhere(host):
+		return tcp.IP.IsUnspecified()
+	case ip != nil:
+		return ip.Equal(tcp.IP)
+	}
+	return !tcp.IP.IsUnspecified() && tcp.IP.IsLoopback() == loopback(addr)
 }
 
 // portOf returns a listener's port; 0 for no listener, as in Redis.

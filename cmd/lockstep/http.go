@@ -143,9 +143,7 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 		return nil, nil
 	}
 	ln, err := p.listeners.http, error(nil)
-	if ln != nil {
-		err = o.misplaced("http-listen", o.httpListen, ln)
-	} else {
+	if ln == nil {
 		ln, err = net.Listen("tcp", o.httpListen)
 	}
 	if err != nil {

@@ -149,7 +149,7 @@ func TestSocketActivation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range 2 {
-		s := startService(t, nil, "listen:unixsocket:http-listen", []*os.File{plainFile, unixFile, httpFile}, "--listen", plain, "--http-listen", pages)
+		s := startService(t, nil, "listen:unixsocket:http-listen", []*os.File{plainFile, unixFile, httpFile}, "--listen", plain, "--http-listen", pages, "--unixsocket", path)
 		s.hears("READY=1")
 		if round == 0 {
 			answer := make([]byte, 7)
@@ -181,6 +181,7 @@ func TestSocketActivation(t *testing.T) {
 func TestSocketActivationFaults(t *testing.T) {
 	at, file := socketOf(t, "tcp", "127.0.0.1:0")
 	_, open := socketOf(t, "tcp", "0.0.0.0:0")
+	_, unixFile := socketOf(t, "unix", filepath.Join(t.TempDir(), "s"))
 	datagrams, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -202,10 +203,27 @@ func TestSocketActivationFaults(t *testing.T) {
 		`say so by --tls-listen`:          {"tls-listen", []*os.File{file}},
 		`is at [::]:`:                     {"listen", []*os.File{open}},
 		`say so by --http-listen`:         {"http-listen", []*os.File{file}},
+		`say so by --unixsocket`:          {"unixsocket", []*os.File{unixFile}},
 	} {
 		s := startService(t, nil, c.names, c.files, "--listen", map[bool]string{true: at, false: "127.0.0.1:0"}[strings.HasPrefix(c.names, "listen")], "--http-listen", "127.0.0.1:1")
 		if code, log := s.ends(); code == exitOK || !strings.Contains(log, want) && !strings.Contains(log, strings.ReplaceAll(want, "[::]", "0.0.0.0")) {
 			t.Errorf("%s: exit code %d: %s", want, code, log)
+		}
+	}
+}
+
+// TestWhereASocketIs: a socket of systemd is at the address of its flag only if nobody reaches it whom the flag rules out.
+func TestWhereASocketIs(t *testing.T) {
+	for _, c := range []struct {
+		ip, addr string
+		want     bool
+	}{
+		{"127.0.0.1", "127.0.0.1:6379", true}, {"10.0.0.1", "127.0.0.1:6379", false}, {"127.0.0.2", "127.0.0.1:6379", false}, {"127.0.0.1", "127.0.0.1:6380", false},
+		{"127.0.0.1", "localhost:6379", true}, {"::1", "localhost:6379", true}, {"10.0.0.1", "localhost:6379", false}, {"10.0.0.1", "n1.example:6379", true},
+		{"0.0.0.0", "n1.example:6379", false}, {"::", "0.0.0.0:6379", true}, {"::", ":6379", true}, {"10.0.0.1", "0.0.0.0:6379", false}, {"10.0.0.1", "", false},
+	} {
+		if got := isAt(&net.TCPAddr{IP: net.ParseIP(c.ip), Port: 6379}, c.addr); got != c.want {
+			t.Errorf("%s is at %q: %v", c.ip, c.addr, got)
 		}
 	}
 }

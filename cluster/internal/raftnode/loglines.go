@@ -48,7 +48,7 @@ func (w raftLines) Accept(name string, level hclog.Level, msg string, fields ...
 			value = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
 		}
 		if s, is := value.(fmt.Stringer); is {
-			value = s.String() // Raft's own types, and durations with their units
+			value = fmt.Sprint(s) // Raft's own types, and durations with their units; a String that panics does no harm
 		}
 		attrs = append(attrs, field, value)
 		if field == "peer" || field == "server-id" || field == "id" {

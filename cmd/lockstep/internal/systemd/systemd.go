@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -53,7 +54,7 @@ type Manager struct {
 	log      *slog.Logger
 	is       bool          // there is a manager
 	watchdog time.Duration // 0: the manager does not watch the node
-	said     bool          // a failure has been logged
+	said     atomic.Bool   // a failure has been logged
 }
 
 const (
@@ -80,8 +81,7 @@ func New(log *slog.Logger) *Manager {
 
 // tell sends lines to the manager.
 func (m *Manager) tell(lines ...string) {
-	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil && !m.said {
-		m.said = true
+	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil && !m.said.Swap(true) {
 		m.log.Warn("the service manager could not be told", "error", err)
 	}
 }
@@ -130,7 +130,7 @@ func (m *Manager) Run(ctx context.Context, status func() string) {
 		lines := []string(nil)
 		if now := status(); now != last {
 			last = now
-			lines = append(lines, "STATUS="+now)
+			lines = append(lines, "STATUS="+strings.Join(strings.Fields(now), " ")) // a line break would begin another message
 		}
 		if m.watchdog > 0 {
 			lines = append(lines, daemon.SdNotifyWatchdog)
